@@ -129,129 +129,119 @@ class ExamplePlanner {
       : plan_(plan), numbers_(numbers), levels_(levels), jagged_(jagged) {}
 
   // Plans the batch of a column: one value per example.
-  ExampleNode plan(std::span<const Value> column);
+  ExampleNode plan(std::span<const Value> column) {
+    const Value& first = column.front();
+    switch (first.kind()) {
+      case Kind::text:
+      case Kind::bytes:
+        return string_node(column, first.kind());
+      case Kind::list:
+      case Kind::tuple:
+        return plan_list(column);
+      case Kind::dict:
+        return is_molecule(first) ? plan_molecules(column) : plan_dict(column);
+      default:
+        return plan_tensors(column);
+    }
+  }
 
  private:
   // Reserves space for the leaf in the arena and returns its index in the plan.
-  size_t add(Leaf leaf);
-  ExampleNode plan_tensors(std::span<const Value> column);
-  ExampleNode plan_unequal(std::span<const Value> column, std::span<const StoredTensor> tensors);
-  ExampleNode plan_jagged(std::span<const Value> column, std::span<const StoredTensor> tensors);
-  ExampleNode plan_dict(std::span<const Value> column);
-  ExampleNode plan_list(std::span<const Value> column);
-  ExampleNode plan_molecules(std::span<const Value> column);
+  size_t add(Leaf leaf) {
+    leaf.offset = plan_.arena.add(leaf.dtype, leaf.shape);
+    plan_.leaves.push_back(std::move(leaf));
+    return plan_.leaves.size() - 1;
+  }
+
+  ExampleNode plan_tensors(std::span<const Value> column) {
+    const Kind kind = column.front().kind();
+    std::vector<StoredTensor> tensors;
+    tensors.reserve(column.size());
+    for (const Value& value : column) {
+      if (value.kind() != kind) throw Incompatible();
+      tensors.push_back(tensor_of(value));
+      if (tensors.back().dtype != tensors.front().dtype) throw Incompatible();
+    }
+    const StoredTensor& first = tensors.front();
+    if (!std::ranges::all_of(tensors, [&](const StoredTensor& other) { return same_shape(other, first); })) {
+      return plan_unequal(column, tensors);
+    }
+    Leaf leaf{.dtype = first.dtype, .shape = with_rows(std::ssize(column), first.shape)};
+    leaf.parts.reserve(column.size());
+    for (size_t i = 0; i < column.size(); ++i) leaf.parts.push_back({column[i], i * first.bytes, first.bytes});
+    return {.leaves = {add(std::move(leaf))}};
+  }
+
+  ExampleNode plan_unequal(std::span<const Value> column, std::span<const StoredTensor> tensors) {
+    const std::span<const int64_t> first = tensors.front().shape;
+    const bool same_rows = std::ranges::all_of(tensors, [&](const StoredTensor& tensor) {
+      return !tensor.shape.empty() && !first.empty() && std::ranges::equal(tensor.shape.subspan(1), first.subspan(1));
+    });
+    if (jagged_ && same_rows) return plan_jagged(column, tensors);
+    ExampleNode node{.form = Form::tensors};
+    for (size_t i = 0; i < column.size(); ++i) {
+      node.leaves.push_back(add({.dtype = tensors[i].dtype,
+                                 .shape = {tensors[i].shape.begin(), tensors[i].shape.end()},
+                                 .parts = {{column[i], 0, tensors[i].bytes}}}));
+    }
+    return node;
+  }
+
+  ExampleNode plan_jagged(std::span<const Value> column, std::span<const StoredTensor> tensors) {
+    Leaf leaf{.dtype = tensors.front().dtype};
+    std::vector<int64_t> offsets{0};
+    size_t offset = 0;
+    for (size_t i = 0; i < column.size(); ++i) {
+      leaf.parts.push_back({column[i], offset, tensors[i].bytes});
+      offset += tensors[i].bytes;
+      offsets.push_back(add_row_counts(offsets.back(), tensors[i].shape.front()));
+    }
+    leaf.shape = with_rows(offsets.back(), tensors.front().shape.subspan(1));
+    const size_t values = add(std::move(leaf));
+    return {.form = Form::jagged, .leaves = {values, add(make_leaf(offsets))}};
+  }
+
+  ExampleNode plan_dict(std::span<const Value> column) {
+    expect_kind(column, Kind::dict);
+    ExampleNode node{.form = Form::dict};
+    std::vector<Value> values;
+    for (size_t k = 0; k < column.front().size(); ++k) {
+      const Value key = column.front().key(k);
+      if (key.kind() != Kind::text) throw Incompatible();
+      values.clear();
+      for (const Value& dict : column) values.push_back(value_at(dict, key.text(), k));
+      node.children.push_back(plan(values));
+      const bool clashes = node.children.back().form == Form::jagged && column.front().find(cat(key.text(), "_offsets"));
+      if (clashes) throw Incompatible();
+      node.keys.emplace_back(key.text());
+    }
+    return node;
+  }
+
+  ExampleNode plan_list(std::span<const Value> column) {
+    expect_kind(column, column.front().kind());
+    ExampleNode node{.form = Form::list};
+    std::vector<Value> values;
+    for (size_t i = 0; i < column.front().size(); ++i) {
+      values.clear();
+      for (const Value& list : column) values.push_back(list.item(i));
+      node.children.push_back(plan(values));
+    }
+    return node;
+  }
+
+  ExampleNode plan_molecules(std::span<const Value> column) {
+    std::optional<MoleculesPlan> molecules = plan::plan_molecules(column, numbers_, levels_, plan_.arena);
+    if (!molecules) throw Incompatible();
+    plan_.molecules.push_back(std::move(*molecules));
+    return {.form = Form::molecules, .molecules = plan_.molecules.size() - 1};
+  }
 
   ExamplePlan& plan_;
   std::span<const int64_t> numbers_;
   const KeyLevels& levels_;
   bool jagged_;
 };
-
-size_t ExamplePlanner::add(Leaf leaf) {
-  leaf.offset = plan_.arena.add(leaf.dtype, leaf.shape);
-  plan_.leaves.push_back(std::move(leaf));
-  return plan_.leaves.size() - 1;
-}
-
-ExampleNode ExamplePlanner::plan(std::span<const Value> column) {
-  const Value& first = column.front();
-  switch (first.kind()) {
-    case Kind::text:
-    case Kind::bytes:
-      return string_node(column, first.kind());
-    case Kind::list:
-    case Kind::tuple:
-      return plan_list(column);
-    case Kind::dict:
-      return is_molecule(first) ? plan_molecules(column) : plan_dict(column);
-    default:
-      return plan_tensors(column);
-  }
-}
-
-ExampleNode ExamplePlanner::plan_tensors(std::span<const Value> column) {
-  const Kind kind = column.front().kind();
-  std::vector<StoredTensor> tensors;
-  tensors.reserve(column.size());
-  for (const Value& value : column) {
-    if (value.kind() != kind) throw Incompatible();
-    tensors.push_back(tensor_of(value));
-    if (tensors.back().dtype != tensors.front().dtype) throw Incompatible();
-  }
-  const StoredTensor& first = tensors.front();
-  if (!std::ranges::all_of(tensors, [&](const StoredTensor& other) { return same_shape(other, first); })) {
-    return plan_unequal(column, tensors);
-  }
-  Leaf leaf{.dtype = first.dtype, .shape = with_rows(std::ssize(column), first.shape)};
-  leaf.parts.reserve(column.size());
-  for (size_t i = 0; i < column.size(); ++i) leaf.parts.push_back({column[i], i * first.bytes, first.bytes});
-  return {.leaves = {add(std::move(leaf))}};
-}
-
-ExampleNode ExamplePlanner::plan_unequal(std::span<const Value> column, std::span<const StoredTensor> tensors) {
-  const std::span<const int64_t> first = tensors.front().shape;
-  const bool same_rows = std::ranges::all_of(tensors, [&](const StoredTensor& tensor) {
-    return !tensor.shape.empty() && !first.empty() && std::ranges::equal(tensor.shape.subspan(1), first.subspan(1));
-  });
-  if (jagged_ && same_rows) return plan_jagged(column, tensors);
-  ExampleNode node{.form = Form::tensors};
-  for (size_t i = 0; i < column.size(); ++i) {
-    node.leaves.push_back(add({.dtype = tensors[i].dtype,
-                               .shape = {tensors[i].shape.begin(), tensors[i].shape.end()},
-                               .parts = {{column[i], 0, tensors[i].bytes}}}));
-  }
-  return node;
-}
-
-ExampleNode ExamplePlanner::plan_jagged(std::span<const Value> column, std::span<const StoredTensor> tensors) {
-  Leaf leaf{.dtype = tensors.front().dtype};
-  std::vector<int64_t> offsets{0};
-  size_t offset = 0;
-  for (size_t i = 0; i < column.size(); ++i) {
-    leaf.parts.push_back({column[i], offset, tensors[i].bytes});
-    offset += tensors[i].bytes;
-    offsets.push_back(add_row_counts(offsets.back(), tensors[i].shape.front()));
-  }
-  leaf.shape = with_rows(offsets.back(), tensors.front().shape.subspan(1));
-  const size_t values = add(std::move(leaf));
-  return {.form = Form::jagged, .leaves = {values, add(make_leaf(offsets))}};
-}
-
-ExampleNode ExamplePlanner::plan_dict(std::span<const Value> column) {
-  expect_kind(column, Kind::dict);
-  ExampleNode node{.form = Form::dict};
-  std::vector<Value> values;
-  for (size_t k = 0; k < column.front().size(); ++k) {
-    const Value key = column.front().key(k);
-    if (key.kind() != Kind::text) throw Incompatible();
-    values.clear();
-    for (const Value& dict : column) values.push_back(value_at(dict, key.text(), k));
-    node.children.push_back(plan(values));
-    const bool clashes = node.children.back().form == Form::jagged && column.front().find(cat(key.text(), "_offsets"));
-    if (clashes) throw Incompatible();
-    node.keys.emplace_back(key.text());
-  }
-  return node;
-}
-
-ExampleNode ExamplePlanner::plan_list(std::span<const Value> column) {
-  expect_kind(column, column.front().kind());
-  ExampleNode node{.form = Form::list};
-  std::vector<Value> values;
-  for (size_t i = 0; i < column.front().size(); ++i) {
-    values.clear();
-    for (const Value& list : column) values.push_back(list.item(i));
-    node.children.push_back(plan(values));
-  }
-  return node;
-}
-
-ExampleNode ExamplePlanner::plan_molecules(std::span<const Value> column) {
-  std::optional<MoleculesPlan> molecules = plan::plan_molecules(column, numbers_, levels_, plan_.arena);
-  if (!molecules) throw Incompatible();
-  plan_.molecules.push_back(std::move(*molecules));
-  return {.form = Form::molecules, .molecules = plan_.molecules.size() - 1};
-}
 
 }  // namespace
 

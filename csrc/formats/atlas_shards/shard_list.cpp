@@ -146,137 +146,128 @@ class Lister {
   }
 
  private:
-  std::vector<std::string> folders() const;
-  std::optional<Found> look_at(const std::string& name) const;
-  std::optional<Found> read_meta(const std::string& name) const;
-  void check_files(Found& found) const;
-  std::vector<Found> with_lost_shards(std::vector<Found> found) const;
-  Found lost_shard(const std::string& name, uint64_t n_examples) const;
-  ShardList number(std::vector<Found> found) const;
-  void check_lost(const ShardList& list) const;
+  // Names of files are among them if the root is remote.
+  std::vector<std::string> folders() const {
+    auto listed = root_.is_remote() ? io::list_names(root_) : std::optional(io::folders_in(root_.path()));
+    if (listed) {
+      std::erase_if(*listed, [](const std::string& name) {
+        return name.starts_with('.') || name == kMetaFile || name == kDictionaryFile;
+      });
+      return std::move(*listed);
+    }
+    const uint64_t n = meta_.shard_sizes.size();
+    // Where shards were appended, the first names have fewer digits than the number of shards now.
+    for (size_t width = usual_width(n); width > 1; --width) {
+      if (io::exists(root_ / std::string(width, '0') / kMetaFile)) return numbered_names(n, width);
+    }
+    return numbered_names(n, 1);
+  }
+
+  std::optional<Found> look_at(const std::string& name) const {
+    std::optional<Found> found = read_meta(name);
+    if (!found || !found->has_meta) return found;
+    found->files = check_claims(root_ / name, found->shard.meta);
+    if (missing_ != MissingShards::renumber) check_files(*found);
+    if (!root_.is_remote()) found->files = {};
+    return found;
+  }
+
+  // Returns nullopt for anything that is not a shard. A folder whose name is a number must be one.
+  std::optional<Found> read_meta(const std::string& name) const {
+    const io::Location meta = root_ / name / kMetaFile;
+    if (!is_shard_number(name) && !io::exists(meta)) return std::nullopt;
+    try {
+      const auto file = io::open_file(meta);
+      const auto parsed =
+          in_file(meta.path(), [&] { return parse_shard_meta(io::read_whole(*file, kMaxShardMetaBytes)); });
+      return Found{.shard = {.name = name, .meta = parsed, .version = file->version()}, .files = {}, .has_meta = true};
+    } catch (const IoError& error) {
+      if (error.code() != ENOENT) throw;
+      if (root_.is_remote() && io::exists(root_ / name)) return std::nullopt;  // a file
+      if (missing_ != MissingShards::keep) throw;
+      return Found{.shard = {.name = name, .is_lost = true}};
+    }
+  }
+
+  void check_files(Found& found) const {
+    const ShardMeta& meta = found.shard.meta;
+    if (meta.stored_examples == 0) return;
+    const io::Location folder = root_ / found.shard.name;
+    const bool needs_dictionary = meta.strategy == Strategy::own_dictionary;
+    const char* const lacks = !found.files.index                                          ? kIndexFile
+                              : !found.files.data                                         ? kDataFile
+                              : needs_dictionary && !io::exists(folder / kDictionaryFile) ? kDictionaryFile
+                                                                                          : nullptr;
+    if (lacks == nullptr) return;
+    if (missing_ == MissingShards::error)
+      throw IoError(ENOENT, "the file of a shard is missing", (folder / lacks).path());
+    found.shard.is_lost = true;
+  }
+
+  // Compares the shards with the sizes in the root's meta.json, and adds those that it lists and that do not exist.
+  std::vector<Found> with_lost_shards(std::vector<Found> found) const {
+    const std::vector<uint64_t>& sizes = meta_.shard_sizes;
+    std::vector<std::string> present;
+    for (const Found& one : found) present.push_back(one.shard.name);
+    if (found.size() < sizes.size() && missing_ == MissingShards::error) {
+      throw IoError(ENOENT, cat("shard_sizes: expected ", sizes.size(), " shards, got ", found.size()), root_.path());
+    }
+    const auto names = found.size() == sizes.size() ? present : original_names(sizes.size(), present);
+    if (!names) {
+      throw CorruptFileError(cat("shard_sizes: expected ", sizes.size(), " shards with the names that writers give, got ",
+                                 found.size(), " with others"))
+          .in_file(root_.path());
+    }
+    std::vector<Found> all;
+    auto next = found.begin();
+    for (size_t i = 0; i < names->size(); ++i) {
+      const bool exists = next != found.end() && next->shard.name == (*names)[i];
+      all.push_back(exists && next->has_meta ? std::move(*next) : lost_shard((*names)[i], sizes[i]));
+      if (exists) ++next;
+    }
+    return all;
+  }
+
+  Found lost_shard(const std::string& name, uint64_t n_examples) const {
+    return {.shard = {.name = name,
+                      .meta = {.block_size = std::max<uint64_t>(n_examples, 1), .stored_examples = n_examples},
+                      .is_lost = true}};
+  }
+
+  ShardList number(std::vector<Found> found) const {
+    ShardList list;
+    for (Found& one : found) {
+      one.shard.first_example = list.n_examples;
+      const io::Location meta = root_ / one.shard.name / kMetaFile;
+      list.n_examples =
+          in_file(meta.path(), [&] { return checked_add(list.n_examples, one.shard.meta.stored_examples, "examples"); });
+      list.shards.push_back(std::move(one.shard));
+      list.files.push_back(std::move(one.files));
+    }
+    if (missing_ == MissingShards::renumber) return list;
+    if (const auto difference = difference_of(list.shards, meta_)) {
+      throw CorruptFileError(*difference).in_file(root_.path());
+    }
+    check_lost(list);
+    return list;
+  }
+
+  void check_lost(const ShardList& list) const {
+    uint64_t lost = 0;
+    for (const Shard& shard : list.shards) lost += shard.is_lost ? shard.meta.stored_examples : 0;
+    const uint64_t present = list.n_examples - lost;
+    const uint64_t limit =
+        std::max(kMaxLostExamples, present > UINT64_MAX / kMaxLostShare ? UINT64_MAX : present * kMaxLostShare);
+    if (lost <= limit) return;
+    throw CorruptFileError(cat("shard_sizes: expected at most ", limit, " examples in lost shards, got ", lost,
+                               " next to ", present, " others"))
+        .in_file(root_.path());
+  }
 
   const io::Location& root_;
   const RootMeta& meta_;
   MissingShards missing_;
 };
-
-// Names of files are among them if the root is remote.
-std::vector<std::string> Lister::folders() const {
-  auto listed = root_.is_remote() ? io::list_names(root_) : std::optional(io::folders_in(root_.path()));
-  if (listed) {
-    std::erase_if(*listed, [](const std::string& name) {
-      return name.starts_with('.') || name == kMetaFile || name == kDictionaryFile;
-    });
-    return std::move(*listed);
-  }
-  const uint64_t n = meta_.shard_sizes.size();
-  // Where shards were appended, the first names have fewer digits than the number of shards now.
-  for (size_t width = usual_width(n); width > 1; --width) {
-    if (io::exists(root_ / std::string(width, '0') / kMetaFile)) return numbered_names(n, width);
-  }
-  return numbered_names(n, 1);
-}
-
-// Returns nullopt for anything that is not a shard. A folder whose name is a number must be one.
-std::optional<Found> Lister::read_meta(const std::string& name) const {
-  const io::Location meta = root_ / name / kMetaFile;
-  if (!is_shard_number(name) && !io::exists(meta)) return std::nullopt;
-  try {
-    const auto file = io::open_file(meta);
-    const auto parsed =
-        in_file(meta.path(), [&] { return parse_shard_meta(io::read_whole(*file, kMaxShardMetaBytes)); });
-    return Found{.shard = {.name = name, .meta = parsed, .version = file->version()}, .files = {}, .has_meta = true};
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT) throw;
-    if (root_.is_remote() && io::exists(root_ / name)) return std::nullopt;  // a file
-    if (missing_ != MissingShards::keep) throw;
-    return Found{.shard = {.name = name, .is_lost = true}};
-  }
-}
-
-std::optional<Found> Lister::look_at(const std::string& name) const {
-  std::optional<Found> found = read_meta(name);
-  if (!found || !found->has_meta) return found;
-  found->files = check_claims(root_ / name, found->shard.meta);
-  if (missing_ != MissingShards::renumber) check_files(*found);
-  if (!root_.is_remote()) found->files = {};
-  return found;
-}
-
-void Lister::check_files(Found& found) const {
-  const ShardMeta& meta = found.shard.meta;
-  if (meta.stored_examples == 0) return;
-  const io::Location folder = root_ / found.shard.name;
-  const bool needs_dictionary = meta.strategy == Strategy::own_dictionary;
-  const char* const lacks = !found.files.index                                          ? kIndexFile
-                            : !found.files.data                                         ? kDataFile
-                            : needs_dictionary && !io::exists(folder / kDictionaryFile) ? kDictionaryFile
-                                                                                        : nullptr;
-  if (lacks == nullptr) return;
-  if (missing_ == MissingShards::error)
-    throw IoError(ENOENT, "the file of a shard is missing", (folder / lacks).path());
-  found.shard.is_lost = true;
-}
-
-Found Lister::lost_shard(const std::string& name, uint64_t n_examples) const {
-  return {.shard = {.name = name,
-                    .meta = {.block_size = std::max<uint64_t>(n_examples, 1), .stored_examples = n_examples},
-                    .is_lost = true}};
-}
-
-// Compares the shards with the sizes in the root's meta.json, and adds those that it lists and that do not exist.
-std::vector<Found> Lister::with_lost_shards(std::vector<Found> found) const {
-  const std::vector<uint64_t>& sizes = meta_.shard_sizes;
-  std::vector<std::string> present;
-  for (const Found& one : found) present.push_back(one.shard.name);
-  if (found.size() < sizes.size() && missing_ == MissingShards::error) {
-    throw IoError(ENOENT, cat("shard_sizes: expected ", sizes.size(), " shards, got ", found.size()), root_.path());
-  }
-  const auto names = found.size() == sizes.size() ? present : original_names(sizes.size(), present);
-  if (!names) {
-    throw CorruptFileError(cat("shard_sizes: expected ", sizes.size(), " shards with the names that writers give, got ",
-                               found.size(), " with others"))
-        .in_file(root_.path());
-  }
-  std::vector<Found> all;
-  auto next = found.begin();
-  for (size_t i = 0; i < names->size(); ++i) {
-    const bool exists = next != found.end() && next->shard.name == (*names)[i];
-    all.push_back(exists && next->has_meta ? std::move(*next) : lost_shard((*names)[i], sizes[i]));
-    if (exists) ++next;
-  }
-  return all;
-}
-
-ShardList Lister::number(std::vector<Found> found) const {
-  ShardList list;
-  for (Found& one : found) {
-    one.shard.first_example = list.n_examples;
-    const io::Location meta = root_ / one.shard.name / kMetaFile;
-    list.n_examples =
-        in_file(meta.path(), [&] { return checked_add(list.n_examples, one.shard.meta.stored_examples, "examples"); });
-    list.shards.push_back(std::move(one.shard));
-    list.files.push_back(std::move(one.files));
-  }
-  if (missing_ == MissingShards::renumber) return list;
-  if (const auto difference = difference_of(list.shards, meta_)) {
-    throw CorruptFileError(*difference).in_file(root_.path());
-  }
-  check_lost(list);
-  return list;
-}
-
-void Lister::check_lost(const ShardList& list) const {
-  uint64_t lost = 0;
-  for (const Shard& shard : list.shards) lost += shard.is_lost ? shard.meta.stored_examples : 0;
-  const uint64_t present = list.n_examples - lost;
-  const uint64_t limit =
-      std::max(kMaxLostExamples, present > UINT64_MAX / kMaxLostShare ? UINT64_MAX : present * kMaxLostShare);
-  if (lost <= limit) return;
-  throw CorruptFileError(cat("shard_sizes: expected at most ", limit, " examples in lost shards, got ", lost,
-                             " next to ", present, " others"))
-      .in_file(root_.path());
-}
 
 }  // namespace
 

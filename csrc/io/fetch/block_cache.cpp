@@ -56,39 +56,6 @@ class Backoff {
   std::atomic<Clock::rep> until_ = kNone;
 };
 
-// Disk space of a block cache, shared by all processes that write to it. Space is taken from a common account in
-// portions, so that processes meet rarely. When the account is full, the process that finds it full adds up the files
-// and evicts some. Processes together may exceed the limit by a portion each. Thread-safe.
-class CacheSpace {
- public:
-  CacheSpace(std::string folder, uint64_t max_bytes, std::function<void(const GroupId&)> close);
-
-  // Bytes taken from the account at a time: a thousandth of the cache, 64 KiB to 64 MiB, at most a quarter.
-  uint64_t portion() const { return portion_; }
-
-  enum class Answer : uint8_t { taken, busy, full };
-  // Takes space for a write. `busy`: another thread or process is at the account; `full`: no file can be removed, which
-  // is then found out again after a second. Never waits, but may evict files. Throws IoError.
-  Answer take(uint64_t bytes);
-  // Takes space that was used already.
-  void charge(uint64_t bytes) { available_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed); }
-
-  uint64_t evicted_bytes() const { return evicted_bytes_.load(std::memory_order_relaxed); }
-
- private:
-  bool try_take(uint64_t bytes);
-  Answer update();
-  Answer update_locked(int account, const std::string& path);
-
-  const std::string folder_;
-  const uint64_t max_bytes_, portion_;
-  const std::function<void(const GroupId&)> close_;
-  std::mutex renewing_;
-  std::atomic<int64_t> available_ = 0;
-  int64_t full_until_ = 0;  // milliseconds of a steady clock; guarded by renewing_
-  std::atomic<uint64_t> evicted_bytes_ = 0;
-};
-
 namespace {
 
 constexpr std::string_view kAccountName = "account.lock";
@@ -120,72 +87,99 @@ int64_t steady_milliseconds() {
 
 }  // namespace
 
-CacheSpace::CacheSpace(std::string folder, uint64_t max_bytes, std::function<void(const GroupId&)> close)
-    : folder_(std::move(folder)),
-      max_bytes_(max_bytes),
-      portion_(portion_of_cache(max_bytes)),
-      close_(std::move(close)) {}
+// Disk space of a block cache, shared by all processes that write to it. Space is taken from a common account in
+// portions, so that processes meet rarely. When the account is full, the process that finds it full adds up the files
+// and evicts some. Processes together may exceed the limit by a portion each. Thread-safe.
+class CacheSpace {
+ public:
+  CacheSpace(std::string folder, uint64_t max_bytes, std::function<void(const GroupId&)> close)
+      : folder_(std::move(folder)),
+        max_bytes_(max_bytes),
+        portion_(portion_of_cache(max_bytes)),
+        close_(std::move(close)) {}
 
-CacheSpace::Answer CacheSpace::take(uint64_t bytes) {
-  if (try_take(bytes)) {
-    // Early, because another process may be busy evicting when the portion ends.
-    if (available_.load(std::memory_order_relaxed) < static_cast<int64_t>(portion_ / 2)) update();
+  // Bytes taken from the account at a time: a thousandth of the cache, 64 KiB to 64 MiB, at most a quarter.
+  uint64_t portion() const { return portion_; }
+
+  enum class Answer : uint8_t { taken, busy, full };
+
+  // Takes space for a write. `busy`: another thread or process is at the account; `full`: no file can be removed, which
+  // is then found out again after a second. Never waits, but may evict files. Throws IoError.
+  Answer take(uint64_t bytes) {
+    if (try_take(bytes)) {
+      // Early, because another process may be busy evicting when the portion ends.
+      if (available_.load(std::memory_order_relaxed) < static_cast<int64_t>(portion_ / 2)) update();
+      return Answer::taken;
+    }
+    const Answer updated = update();
+    if (updated != Answer::taken || try_take(bytes)) return updated;
+    return bytes > portion_ ? Answer::full : Answer::busy;
+  }
+
+  // Takes space that was used already.
+  void charge(uint64_t bytes) { available_.fetch_sub(static_cast<int64_t>(bytes), std::memory_order_relaxed); }
+
+  uint64_t evicted_bytes() const { return evicted_bytes_.load(std::memory_order_relaxed); }
+
+ private:
+  bool try_take(uint64_t bytes) {
+    const auto wanted = static_cast<int64_t>(bytes);
+    int64_t available = available_.load(std::memory_order_relaxed);
+    while (available >= wanted) {
+      if (available_.compare_exchange_weak(available, available - wanted, std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+
+  Answer update() {
+    constexpr int64_t kRetryFull = 1000;
+    const std::unique_lock lock(renewing_, std::try_to_lock);
+    if (!lock) return Answer::busy;
+    if (steady_milliseconds() < full_until_) return Answer::full;
+    const std::string path = cat(folder_, '/', kAccountName);
+    const ProcessFd account(
+        UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600)));
+    if (!account) throw_errno(path);
+    identify(account.get(), path);  // throws unless it is a regular file
+    if (::flock(account.get(), LOCK_EX | LOCK_NB) != 0) {
+      if (errno == EWOULDBLOCK || errno == EINTR) return Answer::busy;
+      throw_errno(path);
+    }
+    // Unlocks, because a child that is forked now may still have the descriptor.
+    const std::unique_ptr<const ProcessFd, void (*)(const ProcessFd*)> unlock(
+        &account, [](const ProcessFd* locked) { ::flock(locked->get(), LOCK_UN); });
+    const Answer answer = update_locked(account.get(), path);
+    if (answer == Answer::full) full_until_ = steady_milliseconds() + kRetryFull;
+    return answer;
+  }
+
+  Answer update_locked(int account, const std::string& path) {
+    std::optional<uint64_t> sum = read_account(account, path);
+    if (!sum || *sum > max_bytes_ - portion_) {
+      // Well below the limit, so that the files are not added up for each portion.
+      const uint64_t limit = max_bytes_ - portion_;
+      const Eviction result = evict(folder_, limit, limit - std::min(limit, max_bytes_ / 16), close_);
+      evicted_bytes_.fetch_add(result.bytes_removed, std::memory_order_relaxed);
+      available_.store(0, std::memory_order_relaxed);  // its former portion is part of the files, or unused
+      sum = result.bytes_left;
+      if (*sum > limit) {
+        write_account(account, *sum, path);
+        return Answer::full;
+      }
+    }
+    write_account(account, *sum + portion_, path);
+    available_.fetch_add(static_cast<int64_t>(portion_), std::memory_order_relaxed);
     return Answer::taken;
   }
-  const Answer updated = update();
-  if (updated != Answer::taken || try_take(bytes)) return updated;
-  return bytes > portion_ ? Answer::full : Answer::busy;
-}
 
-bool CacheSpace::try_take(uint64_t bytes) {
-  const auto wanted = static_cast<int64_t>(bytes);
-  int64_t available = available_.load(std::memory_order_relaxed);
-  while (available >= wanted) {
-    if (available_.compare_exchange_weak(available, available - wanted, std::memory_order_relaxed)) return true;
-  }
-  return false;
-}
-
-CacheSpace::Answer CacheSpace::update() {
-  constexpr int64_t kRetryFull = 1000;
-  const std::unique_lock lock(renewing_, std::try_to_lock);
-  if (!lock) return Answer::busy;
-  if (steady_milliseconds() < full_until_) return Answer::full;
-  const std::string path = cat(folder_, '/', kAccountName);
-  const ProcessFd account(
-      UniqueFd(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY, 0600)));
-  if (!account) throw_errno(path);
-  identify(account.get(), path);  // throws unless it is a regular file
-  if (::flock(account.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK || errno == EINTR) return Answer::busy;
-    throw_errno(path);
-  }
-  // Unlocks, because a child that is forked now may still have the descriptor.
-  const std::unique_ptr<const ProcessFd, void (*)(const ProcessFd*)> unlock(
-      &account, [](const ProcessFd* locked) { ::flock(locked->get(), LOCK_UN); });
-  const Answer answer = update_locked(account.get(), path);
-  if (answer == Answer::full) full_until_ = steady_milliseconds() + kRetryFull;
-  return answer;
-}
-
-CacheSpace::Answer CacheSpace::update_locked(int account, const std::string& path) {
-  std::optional<uint64_t> sum = read_account(account, path);
-  if (!sum || *sum > max_bytes_ - portion_) {
-    // Well below the limit, so that the files are not added up for each portion.
-    const uint64_t limit = max_bytes_ - portion_;
-    const Eviction result = evict(folder_, limit, limit - std::min(limit, max_bytes_ / 16), close_);
-    evicted_bytes_.fetch_add(result.bytes_removed, std::memory_order_relaxed);
-    available_.store(0, std::memory_order_relaxed);  // its former portion is part of the files, or unused
-    sum = result.bytes_left;
-    if (*sum > limit) {
-      write_account(account, *sum, path);
-      return Answer::full;
-    }
-  }
-  write_account(account, *sum + portion_, path);
-  available_.fetch_add(static_cast<int64_t>(portion_), std::memory_order_relaxed);
-  return Answer::taken;
-}
+  const std::string folder_;
+  const uint64_t max_bytes_, portion_;
+  const std::function<void(const GroupId&)> close_;
+  std::mutex renewing_;
+  std::atomic<int64_t> available_ = 0;
+  int64_t full_until_ = 0;  // milliseconds of a steady clock; guarded by renewing_
+  std::atomic<uint64_t> evicted_bytes_ = 0;
+};
 
 namespace {
 

@@ -170,7 +170,36 @@ struct PageCache::Shared {
 
   explicit Shared(uint64_t max_bytes) : pages(max_bytes), max_pages(pages.max_pages()) {}
 
-  class HeldPages;
+  // Pages in use by a reader, which are not evicted in the meantime.
+  class HeldPages {
+   public:
+    HeldPages(Shared& shared, const ByteRange& range)
+        : first(range.offset / kPageBytes), last((range.end() - 1) / kPageBytes), shared_(shared) {
+      pages_.reserve(last - first + 1);
+    }
+    HeldPages(const HeldPages&) = delete;
+    HeldPages& operator=(const HeldPages&) = delete;
+    ~HeldPages() {
+      const std::lock_guard lock(shared_.mutex);
+      for (Page* const page : pages_) --page->n_readers;
+      shared_.pages.evict();
+    }
+
+    // The mutex is held, and all of the pages are present.
+    void hold(const PagedFile& file) noexcept {
+      for (uint64_t number = first; number <= last; ++number) {
+        pages_.push_back(shared_.pages.find({file.number, number}));
+        ++pages_.back()->n_readers;
+      }
+    }
+    Page& operator[](uint64_t number) const { return *pages_[number - first]; }
+
+    const uint64_t first, last;
+
+   private:
+    Shared& shared_;
+    std::vector<Page*> pages_;
+  };
 
   std::mutex mutex;  // guards the members below
   std::condition_variable arrived;
@@ -179,49 +208,181 @@ struct PageCache::Shared {
   const uint64_t max_pages;
   std::atomic<uint64_t> n_copied{0};  // pages, straight from the block cache; not guarded
 
-  void claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way, Claimed& claimed);
-  void fetch(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges,
-             uint64_t max_on_their_way, HeldPages* held);
-  void finish(const Claimed& claimed, Stage stage, std::exception_ptr failure) noexcept;
-  void take_from_disk(const PagedFile& file, Claimed& claimed);
-  std::vector<Run> runs_of(const PagedFile& file, Claimed& claimed);
-  void request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run);
-
-  void announce(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges);
-  void read(const std::shared_ptr<Shared>& self, const PagedFile& file, const ByteRange& range, std::byte* into);
-  bool copy_if_here(const PagedFile& file, const ByteRange& range, std::byte* into);
-  void copy(const Page& page, uint64_t number, const ByteRange& range, std::byte* into);
-};
-
-// Pages in use by a reader, which are not evicted in the meantime.
-class PageCache::Shared::HeldPages {
- public:
-  HeldPages(Shared& shared, const ByteRange& range)
-      : first(range.offset / kPageBytes), last((range.end() - 1) / kPageBytes), shared_(shared) {
-    pages_.reserve(last - first + 1);
-  }
-  HeldPages(const HeldPages&) = delete;
-  HeldPages& operator=(const HeldPages&) = delete;
-  ~HeldPages() {
-    const std::lock_guard lock(shared_.mutex);
-    for (Page* const page : pages_) --page->n_readers;
-    shared_.pages.evict();
-  }
-
-  // The mutex is held, and all of the pages are present.
-  void hold(const PagedFile& file) noexcept {
-    for (uint64_t number = first; number <= last; ++number) {
-      pages_.push_back(shared_.pages.find({file.number, number}));
-      ++pages_.back()->n_readers;
+  // Marks pages that are absent or failed as on their way, until `max_on_their_way` are, and adds them to `claimed`.
+  // Pages that are here become those used last.
+  void claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way, Claimed& claimed) {
+    for (const ByteRange& range : ranges) {
+      if (range.length == 0 || range.offset >= file.length) continue;
+      const uint64_t last = (range.offset + std::min(range.length, file.length - range.offset) - 1) / kPageBytes;
+      for (uint64_t number = range.offset / kPageBytes; number <= last; ++number) {
+        if (pages.n_on_their_way() >= max_on_their_way) return;
+        make_room_for_one(claimed);  // so that no page is marked and then lost
+        const auto [page, is_new] = pages.find_or_insert({file.number, number});
+        if (!is_new && page->stage == Stage::here) pages.touch(*page);
+        if (!is_new && page->stage != Stage::failed) continue;
+        claimed.push_back(page);
+        if (!is_new) pages.restart(*page);
+      }
     }
   }
-  Page& operator[](uint64_t number) const { return *pages_[number - first]; }
 
-  const uint64_t first, last;
+  void fetch(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges,
+             uint64_t max_on_their_way, HeldPages* held) {
+    Claimed claimed;
+    std::vector<Run> runs;
+    try {
+      {
+        const std::unique_lock lock = lock_soon(mutex);
+        claim(file, ranges, max_on_their_way, claimed);
+        if (held != nullptr) held->hold(file);
+        pages.evict();
+      }
+      if (claimed.empty()) return;
+      std::ranges::sort(claimed, {}, [](const Page* page) { return page->key.page; });
+      if (file.disk) take_from_disk(file, claimed);
+      if (claimed.empty()) return;
+      const std::unique_lock lock = lock_soon(mutex);
+      runs = runs_of(file, claimed);
+      counts.requests += runs.size();
+      for (const Run& run : runs) {
+        counts.fetched_bytes += std::min(run.end() * kPageBytes, file.length) - run.first() * kPageBytes;
+      }
+    } catch (...) {  // nobody may wait for these pages forever
+      finish(claimed, Stage::failed, copy_of(std::current_exception()));
+      throw;
+    }
+    for (Run& run : runs) request(self, file, std::move(run));
+  }
 
- private:
-  Shared& shared_;
-  std::vector<Page*> pages_;
+  // `failure` belongs to these pages alone: from here on it is only touched while the mutex is held.
+  void finish(const Claimed& claimed, Stage stage, std::exception_ptr failure) noexcept {
+    bool is_waited_for = false;
+    {
+      const std::unique_lock lock = lock_soon(mutex);
+      for (Page* const page : claimed) {
+        pages.finish(*page, stage, failure);
+        is_waited_for = is_waited_for || page->n_readers > 0;
+      }
+      failure = nullptr;
+      pages.evict();
+    }
+    if (is_waited_for) arrived.notify_all();
+  }
+
+  // Reads pages from the block cache, and leaves those that it does not have.
+  void take_from_disk(const PagedFile& file, Claimed& claimed) {
+    std::vector<uint64_t> numbers(claimed.size());
+    std::vector<std::byte*> memory(claimed.size());
+    std::ranges::transform(claimed, numbers.begin(), [](const Page* page) { return page->key.page; });
+    std::ranges::transform(claimed, memory.begin(), [](const Page* page) { return page->bytes; });
+    const std::vector<bool> is_read = file.disk->read(numbers, memory);
+    Claimed found, others;
+    for (size_t i = 0; i < claimed.size(); ++i) {
+      claimed[i]->is_on_disk = is_read[i];
+      (is_read[i] ? found : others).push_back(claimed[i]);
+    }
+    if (found.empty()) return;
+    claimed.swap(others);
+    finish(found, Stage::here, nullptr);
+    const std::lock_guard lock(mutex);
+    counts.pages_from_disk += found.size();
+  }
+
+  // Joins claimed pages, and absent pages in small gaps between them, to runs. The latter are added to `claimed`.
+  std::vector<Run> runs_of(const PagedFile& file, Claimed& claimed) {
+    std::vector<Run> runs;
+    const auto joins_last = [&](uint64_t number) {
+      if (runs.empty() || number - runs.back().end() > kMaxGapPages) return false;
+      if (number - runs.back().first() >= kMaxRunPages) return false;
+      for (uint64_t gap = runs.back().end(); gap < number; ++gap) {
+        if (pages.find({file.number, gap}) != nullptr) return false;
+      }
+      return true;
+    };
+    const Claimed wanted = claimed;
+    for (Page* const page : wanted) {
+      if (joins_last(page->key.page)) {
+        while (runs.back().end() < page->key.page) {
+          make_room_for_one(claimed);
+          claimed.push_back(pages.find_or_insert({file.number, runs.back().end()}).first);
+          runs.back().pages.push_back(claimed.back());
+        }
+        runs.back().pages.push_back(page);
+      } else {
+        runs.push_back({{page}});
+      }
+    }
+    return runs;
+  }
+
+  void request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run) {
+    RangeRequest request{run.first() * kPageBytes, {}};
+    for (const Page* const page : run.pages) {
+      request.into.emplace_back(page->bytes, bytes_of_page(file.length, page->key.page));
+    }
+    const auto claimed = std::make_shared<const Claimed>(std::move(run.pages));
+    try {
+      file.reader->read(std::move(request), [self, claimed](const std::exception_ptr& failure) {
+        self->finish(*claimed, failure ? Stage::failed : Stage::here, failure ? copy_of(failure) : nullptr);
+      });
+    } catch (...) {  // not even started
+      finish(*claimed, Stage::failed, copy_of(std::current_exception()));
+    }
+  }
+
+  void announce(const std::shared_ptr<Shared>& self, const PagedFile& file, std::span<const ByteRange> ranges) {
+    fetch(self, file, ranges, std::max<uint64_t>(1, max_pages / 2), nullptr);
+  }
+
+  void read(const std::shared_ptr<Shared>& self, const PagedFile& file, const ByteRange& range, std::byte* into) {
+    {
+      const std::unique_lock lock = lock_soon(mutex);
+      if (copy_if_here(file, range, into)) return;
+    }
+    HeldPages held(*this, range);
+    fetch(self, file, {&range, 1}, UINT64_MAX, &held);
+    std::vector<uint64_t> to_store;
+    auto next_check = std::chrono::steady_clock::now() + kInterruptionCheck;
+    {
+      std::unique_lock lock(mutex);
+      for (uint64_t number = held.first; number <= held.last; ++number) {
+        Page& page = held[number];
+        while (page.stage == Stage::on_its_way) {
+          arrived.wait_until(lock, next_check);
+          if (std::chrono::steady_clock::now() < next_check) continue;
+          lock.unlock();
+          threads::check_for_interruption();
+          next_check = std::chrono::steady_clock::now() + kInterruptionCheck;
+          lock.lock();
+        }
+        if (page.stage == Stage::failed) throw_copy_of(page.failure);
+        copy(page, number, range, into);
+        if (!file.disk || page.is_on_disk) continue;
+        to_store.push_back(number);
+        page.is_on_disk = true;
+      }
+    }
+    for (const uint64_t number : to_store) {  // held, so they stay
+      file.disk->write(number, Bytes(held[number].bytes, bytes_of_page(file.length, number)));
+    }
+  }
+
+  // Copies all of the range if nothing else has to be done for it. The mutex is held.
+  bool copy_if_here(const PagedFile& file, const ByteRange& range, std::byte* into) {
+    for (uint64_t number = range.offset / kPageBytes; number * kPageBytes < range.end(); ++number) {
+      const Page* const page = pages.find({file.number, number});
+      if (page == nullptr || page->stage != Stage::here || (file.disk && !page->is_on_disk)) return false;
+      copy(*page, number, range, into);
+    }
+    return true;
+  }
+
+  void copy(const Page& page, uint64_t number, const ByteRange& range, std::byte* into) {
+    const uint64_t begin = std::max(range.offset, number * kPageBytes);
+    const uint64_t end = std::min(range.end(), (number + 1) * kPageBytes);
+    store(into + (begin - range.offset), Bytes(page.bytes + begin % kPageBytes, end - begin));
+    pages.touch(page);
+  }
 };
 
 PageCache::PageCache(uint64_t max_bytes)
@@ -264,134 +425,6 @@ void PageCache::announce(const PagedFile& file, std::span<const ByteRange> range
   }
 }
 
-void PageCache::Shared::announce(const std::shared_ptr<Shared>& self, const PagedFile& file,
-                                 std::span<const ByteRange> ranges) {
-  fetch(self, file, ranges, std::max<uint64_t>(1, max_pages / 2), nullptr);
-}
-
-// Marks pages that are absent or failed as on their way, until `max_on_their_way` are, and adds them to `claimed`.
-// Pages that are here become those used last.
-void PageCache::Shared::claim(const PagedFile& file, std::span<const ByteRange> ranges, uint64_t max_on_their_way,
-                              Claimed& claimed) {
-  for (const ByteRange& range : ranges) {
-    if (range.length == 0 || range.offset >= file.length) continue;
-    const uint64_t last = (range.offset + std::min(range.length, file.length - range.offset) - 1) / kPageBytes;
-    for (uint64_t number = range.offset / kPageBytes; number <= last; ++number) {
-      if (pages.n_on_their_way() >= max_on_their_way) return;
-      make_room_for_one(claimed);  // so that no page is marked and then lost
-      const auto [page, is_new] = pages.find_or_insert({file.number, number});
-      if (!is_new && page->stage == Stage::here) pages.touch(*page);
-      if (!is_new && page->stage != Stage::failed) continue;
-      claimed.push_back(page);
-      if (!is_new) pages.restart(*page);
-    }
-  }
-}
-
-void PageCache::Shared::fetch(const std::shared_ptr<Shared>& self, const PagedFile& file,
-                              std::span<const ByteRange> ranges, uint64_t max_on_their_way, HeldPages* held) {
-  Claimed claimed;
-  std::vector<Run> runs;
-  try {
-    {
-      const std::unique_lock lock = lock_soon(mutex);
-      claim(file, ranges, max_on_their_way, claimed);
-      if (held != nullptr) held->hold(file);
-      pages.evict();
-    }
-    if (claimed.empty()) return;
-    std::ranges::sort(claimed, {}, [](const Page* page) { return page->key.page; });
-    if (file.disk) take_from_disk(file, claimed);
-    if (claimed.empty()) return;
-    const std::unique_lock lock = lock_soon(mutex);
-    runs = runs_of(file, claimed);
-    counts.requests += runs.size();
-    for (const Run& run : runs) {
-      counts.fetched_bytes += std::min(run.end() * kPageBytes, file.length) - run.first() * kPageBytes;
-    }
-  } catch (...) {  // nobody may wait for these pages forever
-    finish(claimed, Stage::failed, copy_of(std::current_exception()));
-    throw;
-  }
-  for (Run& run : runs) request(self, file, std::move(run));
-}
-
-// `failure` belongs to these pages alone: from here on it is only touched while the mutex is held.
-void PageCache::Shared::finish(const Claimed& claimed, Stage stage, std::exception_ptr failure) noexcept {
-  bool is_waited_for = false;
-  {
-    const std::unique_lock lock = lock_soon(mutex);
-    for (Page* const page : claimed) {
-      pages.finish(*page, stage, failure);
-      is_waited_for = is_waited_for || page->n_readers > 0;
-    }
-    failure = nullptr;
-    pages.evict();
-  }
-  if (is_waited_for) arrived.notify_all();
-}
-
-// Reads pages from the block cache, and leaves those that it does not have.
-void PageCache::Shared::take_from_disk(const PagedFile& file, Claimed& claimed) {
-  std::vector<uint64_t> numbers(claimed.size());
-  std::vector<std::byte*> memory(claimed.size());
-  std::ranges::transform(claimed, numbers.begin(), [](const Page* page) { return page->key.page; });
-  std::ranges::transform(claimed, memory.begin(), [](const Page* page) { return page->bytes; });
-  const std::vector<bool> is_read = file.disk->read(numbers, memory);
-  Claimed found, others;
-  for (size_t i = 0; i < claimed.size(); ++i) {
-    claimed[i]->is_on_disk = is_read[i];
-    (is_read[i] ? found : others).push_back(claimed[i]);
-  }
-  if (found.empty()) return;
-  claimed.swap(others);
-  finish(found, Stage::here, nullptr);
-  const std::lock_guard lock(mutex);
-  counts.pages_from_disk += found.size();
-}
-
-// Joins claimed pages, and absent pages in small gaps between them, to runs. The latter are added to `claimed`.
-std::vector<PageCache::Shared::Run> PageCache::Shared::runs_of(const PagedFile& file, Claimed& claimed) {
-  std::vector<Run> runs;
-  const auto joins_last = [&](uint64_t number) {
-    if (runs.empty() || number - runs.back().end() > kMaxGapPages) return false;
-    if (number - runs.back().first() >= kMaxRunPages) return false;
-    for (uint64_t gap = runs.back().end(); gap < number; ++gap) {
-      if (pages.find({file.number, gap}) != nullptr) return false;
-    }
-    return true;
-  };
-  const Claimed wanted = claimed;
-  for (Page* const page : wanted) {
-    if (joins_last(page->key.page)) {
-      while (runs.back().end() < page->key.page) {
-        make_room_for_one(claimed);
-        claimed.push_back(pages.find_or_insert({file.number, runs.back().end()}).first);
-        runs.back().pages.push_back(claimed.back());
-      }
-      runs.back().pages.push_back(page);
-    } else {
-      runs.push_back({{page}});
-    }
-  }
-  return runs;
-}
-
-void PageCache::Shared::request(const std::shared_ptr<Shared>& self, const PagedFile& file, Run run) {
-  RangeRequest request{run.first() * kPageBytes, {}};
-  for (const Page* const page : run.pages) {
-    request.into.emplace_back(page->bytes, bytes_of_page(file.length, page->key.page));
-  }
-  const auto claimed = std::make_shared<const Claimed>(std::move(run.pages));
-  try {
-    file.reader->read(std::move(request), [self, claimed](const std::exception_ptr& failure) {
-      self->finish(*claimed, failure ? Stage::failed : Stage::here, failure ? copy_of(failure) : nullptr);
-    });
-  } catch (...) {  // not even started
-    finish(*claimed, Stage::failed, copy_of(std::current_exception()));
-  }
-}
-
 bool PageCache::has(const PagedFile& file, const ByteRange& range) const {
   Shared& shared = *shared_.get();
   const std::lock_guard lock(shared.mutex);
@@ -422,57 +455,6 @@ void PageCache::read(const PagedFile& file, uint64_t offset, std::span<std::byte
     if (next < end) shared->announce(shared, file, std::array{ByteRange{begin, std::min(end - begin, ahead_bytes)}});
     shared->read(shared, file, {begin, next - begin}, into.data() + (begin - offset));
     begin = next;
-  }
-}
-
-void PageCache::Shared::copy(const Page& page, uint64_t number, const ByteRange& range, std::byte* into) {
-  const uint64_t begin = std::max(range.offset, number * kPageBytes);
-  const uint64_t end = std::min(range.end(), (number + 1) * kPageBytes);
-  store(into + (begin - range.offset), Bytes(page.bytes + begin % kPageBytes, end - begin));
-  pages.touch(page);
-}
-
-// Copies all of the range if nothing else has to be done for it. The mutex is held.
-bool PageCache::Shared::copy_if_here(const PagedFile& file, const ByteRange& range, std::byte* into) {
-  for (uint64_t number = range.offset / kPageBytes; number * kPageBytes < range.end(); ++number) {
-    const Page* const page = pages.find({file.number, number});
-    if (page == nullptr || page->stage != Stage::here || (file.disk && !page->is_on_disk)) return false;
-    copy(*page, number, range, into);
-  }
-  return true;
-}
-
-void PageCache::Shared::read(const std::shared_ptr<Shared>& self, const PagedFile& file, const ByteRange& range,
-                             std::byte* into) {
-  {
-    const std::unique_lock lock = lock_soon(mutex);
-    if (copy_if_here(file, range, into)) return;
-  }
-  HeldPages held(*this, range);
-  fetch(self, file, {&range, 1}, UINT64_MAX, &held);
-  std::vector<uint64_t> to_store;
-  auto next_check = std::chrono::steady_clock::now() + kInterruptionCheck;
-  {
-    std::unique_lock lock(mutex);
-    for (uint64_t number = held.first; number <= held.last; ++number) {
-      Page& page = held[number];
-      while (page.stage == Stage::on_its_way) {
-        arrived.wait_until(lock, next_check);
-        if (std::chrono::steady_clock::now() < next_check) continue;
-        lock.unlock();
-        threads::check_for_interruption();
-        next_check = std::chrono::steady_clock::now() + kInterruptionCheck;
-        lock.lock();
-      }
-      if (page.stage == Stage::failed) throw_copy_of(page.failure);
-      copy(page, number, range, into);
-      if (!file.disk || page.is_on_disk) continue;
-      to_store.push_back(number);
-      page.is_on_disk = true;
-    }
-  }
-  for (const uint64_t number : to_store) {  // held, so they stay
-    file.disk->write(number, Bytes(held[number].bytes, bytes_of_page(file.length, number)));
   }
 }
 

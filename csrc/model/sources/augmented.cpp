@@ -35,7 +35,26 @@ class Random {
   double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
 
   // From the normal distribution, by the ziggurat method of Marsaglia and Tsang.
-  double normal();
+  double normal() {
+    static const Ziggurat ziggurat;
+    while (true) {
+      const uint64_t word = next();
+      const size_t layer = word % Ziggurat::kLayers;
+      const double x = (static_cast<double>(word >> 11) * 0x1p-52 - 1) * ziggurat.width(layer);
+      const double inner = ziggurat.width(layer + 1);
+      if (std::abs(x) < inner) return x;
+      if (layer == 0) {
+        double beyond, other;
+        do {
+          beyond = -std::log(1 - uniform()) / Ziggurat::kTail;
+          other = -std::log(1 - uniform());
+        } while (2 * other < beyond * beyond);
+        return x < 0 ? -Ziggurat::kTail - beyond : Ziggurat::kTail + beyond;
+      }
+      const double low = Ziggurat::density(ziggurat.width(layer)), high = Ziggurat::density(inner);
+      if (low + uniform() * (high - low) < Ziggurat::density(x)) return x;
+    }
+  }
 
  private:
   uint64_t next() {
@@ -71,27 +90,6 @@ class Ziggurat {
  private:
   std::array<double, kLayers + 1> widths_{};  // the last is 0
 };
-
-double Random::normal() {
-  static const Ziggurat ziggurat;
-  while (true) {
-    const uint64_t word = next();
-    const size_t layer = word % Ziggurat::kLayers;
-    const double x = (static_cast<double>(word >> 11) * 0x1p-52 - 1) * ziggurat.width(layer);
-    const double inner = ziggurat.width(layer + 1);
-    if (std::abs(x) < inner) return x;
-    if (layer == 0) {
-      double beyond, other;
-      do {
-        beyond = -std::log(1 - uniform()) / Ziggurat::kTail;
-        other = -std::log(1 - uniform());
-      } while (2 * other < beyond * beyond);
-      return x < 0 ? -Ziggurat::kTail - beyond : Ziggurat::kTail + beyond;
-    }
-    const double low = Ziggurat::density(ziggurat.width(layer)), high = Ziggurat::density(inner);
-    if (low + uniform() * (high - low) < Ziggurat::density(x)) return x;
-  }
-}
 
 constexpr Matrix kIdentity{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};
 

@@ -16,79 +16,6 @@
 #include "threads/process.h"
 
 namespace atompack::array_file {
-
-// Implementation of Writer; Writer adds path and array name to its errors. writer.h documents the methods.
-class Writer::Impl {
- public:
-  Impl(std::string path, WriterOptions options, io::FileSystem& files);
-
-  std::vector<std::string> names();
-  bool contains(std::string_view name);
-  ArrayDefinition definition(std::string_view name);
-  std::vector<Attribute> attributes(std::string_view name);
-  void define(const ArrayDefinition& definition);
-  void write(std::string_view name, const Box& box, Bytes numbers);
-  void write(std::string_view name, const Box& box, std::span<const std::string_view> strings);
-  void set_attribute(std::string_view name, std::string_view key, const AttributeValue& value);
-  void remove(std::string_view name);
-  void check_unstored(std::string_view name, const Box& box);
-  void read(std::string_view name, const Box& box, std::span<std::byte> out);
-  void read(std::string_view name, const Box& box, std::span<std::string> out);
-
-  bool has_changes() const { return !arrays_.empty(); }
-  bool stage();
-  const LayerWriter& staged() const;
-  uint32_t number() const { return number_; }
-  std::string digest();
-  // Called before publish() if no record says that the file's statistics are outdated.
-  void withdraw_statistics();
-  void publish();
-  void write_statistics();
-  // Forgets pending changes after they are committed or discarded.
-  void reset_pending();
-  // Keeps the base even though this writer created it.
-  void keep() { created_base_.reset(); }
-  void abandon();
-  void compact();
-  bool rewrite_redefined();
-
- private:
-  template <typename Values>
-  void put(std::string_view name, const Box& box, const Values& values);
-  template <typename Out>
-  void get(std::string_view name, const Box& box, Out out);
-
-  const Reader& committed();
-  LayerWriter& layer();
-  ChunkStore chunks();
-  PendingArray* find(std::string_view name);
-  std::unique_ptr<PendingArray> load_pending(std::string_view name);
-  PendingArray& insert(std::unique_ptr<PendingArray> array);
-  void erase(std::string_view name);
-  void begin_change();
-  void check_usable() const;
-  void check_values(const ArrayDefinition& array, const Box& box, Bytes numbers) const;
-  void check_values(const ArrayDefinition& array, const Box& box, std::span<const std::string_view> strings) const;
-  void adopt_base(std::unique_ptr<io::NewFile> base);
-
-  const std::string path_;
-  const WriterOptions options_;
-  io::FileSystem& files_;
-  std::unique_ptr<io::WritableFile> lock_;       // the base
-  std::optional<io::FileVersion> created_base_;  // version of the base while it is an empty one created by this writer
-  std::unique_ptr<const Reader> committed_;
-  DecodedBlock last_;
-
-  std::vector<std::unique_ptr<PendingArray>> arrays_;  // in the order in which they were first touched
-  std::unordered_map<std::string_view, PendingArray*> by_name_;
-  std::unique_ptr<LayerWriter> layer_;
-  uint32_t number_ = 0;  // of the layer
-  bool staged_ = false;
-  bool publishing_ = false;            // it can only be published or discarded
-  std::vector<ChangedArray> changed_;  // since the statistics were last written
-  std::optional<StatisticsList> withdrawn_;
-};
-
 namespace {
 
 unsigned threads_for(const WriterOptions& options) {
@@ -121,336 +48,356 @@ void check_can_be_written(const ArrayDefinition& array) {
 
 }  // namespace
 
-Writer::Impl::Impl(std::string path, WriterOptions options, io::FileSystem& files)
-    : path_(std::move(path)), options_(checked(std::move(options))), files_(files), lock_(lock_base(files_, path_)) {
-  if (dynamic_cast<const io::NewFile*>(lock_.get()) != nullptr) created_base_ = io::version_of(path_);
-  committed();
-}
-
-const Reader& Writer::Impl::committed() {
-  if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes, Reading::by_pread);
-  const Layers& layers = committed_->layers();
-  for (uint32_t i = 0; i < layers.n_layers(); ++i) {
-    const uint32_t version = layers.layer(i).footer().version();
-    if (version == kFooterVersion) continue;
-    throw UnsupportedFormatError(cat("footer version: expected ", kFooterVersion, " to write, got ", version))
-        .in_file(layers.layer(i).path());
+// Implementation of Writer; Writer adds path and array name to its errors. writer.h documents the methods.
+class Writer::Impl {
+ public:
+  Impl(std::string path, WriterOptions options, io::FileSystem& files)
+      : path_(std::move(path)), options_(checked(std::move(options))), files_(files), lock_(lock_base(files_, path_)) {
+    if (dynamic_cast<const io::NewFile*>(lock_.get()) != nullptr) created_base_ = io::version_of(path_);
+    committed();
   }
-  return *committed_;
-}
 
-LayerWriter& Writer::Impl::layer() {
-  if (layer_) return *layer_;
-  const uint32_t newest = layer_files(path_).back().number;
-  if (newest == std::numeric_limits<uint32_t>::max()) {
-    throw UnsupportedFormatError(cat("layers: expected a number below ", newest, ", got none left: compact the file"));
+  std::vector<std::string> names() {
+    std::vector<std::string> names;
+    for (const std::string& name : committed().names()) {
+      if (contains(name)) names.push_back(name);
+    }
+    for (const auto& array : arrays_) {
+      const std::string& name = array->definition().name;
+      if (!array->layer.deleted && !committed().contains(name)) names.push_back(name);
+    }
+    return names;
   }
-  layer_ = std::make_unique<LayerWriter>(files_.create(sidecar_path(path_, newest + 1)), layer_options(options_));
-  number_ = newest + 1;
-  return *layer_;
-}
 
-// For one call, or a repeated one.
-ChunkStore Writer::Impl::chunks() {
-  if (layer_) layer_->resume();
-  return {layer_.get(), committed(), last_};
-}
-
-void Writer::Impl::check_usable() const {
-  if (!lock_) throw IoError(EBADF, "the writer lost its file", path_);
-}
-
-void Writer::Impl::begin_change() {
-  check_usable();
-  if (publishing_) throw IoError(EBUSY, "a staged layer has not been published yet", path_);
-  staged_ = false;
-}
-
-PendingArray* Writer::Impl::find(std::string_view name) {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : found->second;
-}
-
-// An array without pending changes.
-std::unique_ptr<PendingArray> Writer::Impl::load_pending(std::string_view name) {
-  auto below = std::make_unique<const Array>(committed().array(name));
-  check_can_be_rewritten(*below);
-  ArrayDefinition definition = definition_of(*below, committed().layers());
-  return std::make_unique<PendingArray>(std::move(definition), std::move(below));
-}
-
-PendingArray& Writer::Impl::insert(std::unique_ptr<PendingArray> array) {
-  PendingArray& inserted = *arrays_.emplace_back(std::move(array));
-  by_name_[inserted.definition().name] = &inserted;
-  return inserted;
-}
-
-void Writer::Impl::erase(std::string_view name) {
-  const PendingArray* const array = find(name);
-  by_name_.erase(name);
-  std::erase_if(arrays_, [&](const auto& held) { return held.get() == array; });
-}
-
-std::vector<std::string> Writer::Impl::names() {
-  std::vector<std::string> names;
-  for (const std::string& name : committed().names()) {
-    if (contains(name)) names.push_back(name);
+  bool contains(std::string_view name) {
+    const PendingArray* const array = find(name);
+    return array != nullptr ? !array->layer.deleted : committed().contains(name);
   }
-  for (const auto& array : arrays_) {
-    const std::string& name = array->definition().name;
-    if (!array->layer.deleted && !committed().contains(name)) names.push_back(name);
+
+  ArrayDefinition definition(std::string_view name) {
+    const PendingArray* const array = find(name);
+    if (array != nullptr && !array->layer.deleted) return array->definition();
+    if (array != nullptr) throw FieldError("no such array").in_file(path_);
+    return definition_of(committed().array(name), committed().layers());
   }
-  return names;
-}
 
-bool Writer::Impl::contains(std::string_view name) {
-  const PendingArray* const array = find(name);
-  return array != nullptr ? !array->layer.deleted : committed().contains(name);
-}
-
-ArrayDefinition Writer::Impl::definition(std::string_view name) {
-  const PendingArray* const array = find(name);
-  if (array != nullptr && !array->layer.deleted) return array->definition();
-  if (array != nullptr) throw FieldError("no such array").in_file(path_);
-  return definition_of(committed().array(name), committed().layers());
-}
-
-std::vector<Attribute> Writer::Impl::attributes(std::string_view name) {
-  const PendingArray* const array = find(name);
-  if (array == nullptr) return committed().array(name).attributes;
-  if (array->layer.deleted) throw FieldError("no such array").in_file(path_);
-  return array->layer.attributes;
-}
-
-void Writer::Impl::set_attribute(std::string_view name, std::string_view key, const AttributeValue& value) {
-  begin_change();
-  if (!contains(name)) throw FieldError("no such array").in_file(path_);
-  check_attribute(key, value);
-  PendingArray* array = find(name);
-  if (array == nullptr) array = &insert(load_pending(name));
-  array->set_attribute(key, value);
-}
-
-void Writer::Impl::define(const ArrayDefinition& definition) {
-  begin_change();
-  if (contains(definition.name)) throw FieldError("array: expected a new name, got one that exists");
-  auto array = std::make_unique<PendingArray>(with_defaults(definition), nullptr);
-  array->owns_every_cell = committed().layers().holds_chunks_of(definition.name);
-  if (find(definition.name) != nullptr) erase(definition.name);  // it was deleted
-  insert(std::move(array));
-}
-
-void Writer::Impl::remove(std::string_view name) {
-  begin_change();
-  if (!contains(name)) throw FieldError("no such array").in_file(path_);
-  if (!committed().contains(name)) return erase(name);
-  auto tombstone = load_pending(name);
-  tombstone->layer.deleted = true;
-  tombstone->layer.attributes.clear();
-  if (find(name) != nullptr) erase(name);
-  insert(std::move(tombstone));
-}
-
-void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box, Bytes numbers) const {
-  const uint64_t item = item_bytes(array.type);
-  if (item == 0 || array.type == Type::boolean) {
-    throw FieldError(cat("values: expected ", name_of(array.type), ", got numbers"));
+  std::vector<Attribute> attributes(std::string_view name) {
+    const PendingArray* const array = find(name);
+    if (array == nullptr) return committed().array(name).attributes;
+    if (array->layer.deleted) throw FieldError("no such array").in_file(path_);
+    return array->layer.attributes;
   }
-  check_length(box.n_elements() * item, numbers.size(), "bytes of the values");
-  uint64_t chunk_bytes = item;  // no overflow: no more than those of the array
-  for (size_t i = 0; i < array.shape.size(); ++i) chunk_bytes *= std::min(array.shape[i], array.chunk_shape[i]);
-  if (const uint64_t limit = max_block_bytes(options_.codec); chunk_bytes > limit) {
-    throw FieldError(cat("chunk: expected at most ", limit, " bytes, got ", chunk_bytes));
+
+  void define(const ArrayDefinition& definition) {
+    begin_change();
+    if (contains(definition.name)) throw FieldError("array: expected a new name, got one that exists");
+    auto array = std::make_unique<PendingArray>(with_defaults(definition), nullptr);
+    array->owns_every_cell = committed().layers().holds_chunks_of(definition.name);
+    if (find(definition.name) != nullptr) erase(definition.name);  // it was deleted
+    insert(std::move(array));
   }
-}
 
-void Writer::Impl::check_values(const ArrayDefinition& array, const Box& box,
-                                std::span<const std::string_view> strings) const {
-  if (!holds_strings(array.type)) throw FieldError(cat("values: expected ", name_of(array.type), ", got strings"));
-  check_length(box.n_elements(), strings.size(), "values");
-  for (size_t i = 0; array.type == Type::string && i < strings.size(); ++i) {
-    if (!is_utf8(as_bytes(strings[i]))) throw FieldError(cat("string ", i, ": expected UTF-8, got other bytes"));
+  template <typename Values>
+  void write(std::string_view name, const Box& box, const Values& values) {
+    check_usable();
+    PendingArray* array = find(name);
+    if (array != nullptr && array->layer.deleted) throw FieldError("no such array").in_file(path_);
+    std::unique_ptr<PendingArray> fresh = array == nullptr ? load_pending(name) : nullptr;
+    const ArrayDefinition& definition = (fresh ? *fresh : *array).definition();
+    check_can_be_written(definition);
+    check_box(definition.shape, box);
+    check_values(definition, box, values);
+    if (values.empty()) return;
+    begin_change();
+    layer();
+    const bool is_first = fresh != nullptr;
+    if (is_first) array = &insert(std::move(fresh));
+    try {
+      chunks().write(*array, box, values);
+    } catch (...) {
+      if (is_first && array->layer.chunks.empty()) erase(name);
+      throw;
+    }
   }
-}
 
-template <typename Values>
-void Writer::Impl::put(std::string_view name, const Box& box, const Values& values) {
-  check_usable();
-  PendingArray* array = find(name);
-  if (array != nullptr && array->layer.deleted) throw FieldError("no such array").in_file(path_);
-  std::unique_ptr<PendingArray> fresh = array == nullptr ? load_pending(name) : nullptr;
-  const ArrayDefinition& definition = (fresh ? *fresh : *array).definition();
-  check_can_be_written(definition);
-  check_box(definition.shape, box);
-  check_values(definition, box, values);
-  if (values.empty()) return;
-  begin_change();
-  layer();
-  const bool is_first = fresh != nullptr;
-  if (is_first) array = &insert(std::move(fresh));
-  try {
-    chunks().write(*array, box, values);
-  } catch (...) {
-    if (is_first && array->layer.chunks.empty()) erase(name);
-    throw;
+  void set_attribute(std::string_view name, std::string_view key, const AttributeValue& value) {
+    begin_change();
+    if (!contains(name)) throw FieldError("no such array").in_file(path_);
+    check_attribute(key, value);
+    PendingArray* array = find(name);
+    if (array == nullptr) array = &insert(load_pending(name));
+    array->set_attribute(key, value);
   }
-}
 
-template <typename Out>
-void Writer::Impl::get(std::string_view name, const Box& box, Out out) {
-  check_usable();
-  const PendingArray* const array = find(name);
-  if (array == nullptr) return committed().read(committed().array(name), box, out, last_);
-  if (array->layer.deleted) throw FieldError("no such array").in_file(path_);
-  constexpr bool kStrings = std::is_same_v<Out, std::span<std::string>>;
-  if (kStrings != holds_strings(array->definition().type)) {
-    throw UnsupportedFormatError(cat("type: expected ", kStrings ? "strings or binary" : "numbers or timestamps",
-                                     ", got ", name_of(array->definition().type)));
+  void remove(std::string_view name) {
+    begin_change();
+    if (!contains(name)) throw FieldError("no such array").in_file(path_);
+    if (!committed().contains(name)) return erase(name);
+    auto tombstone = load_pending(name);
+    tombstone->layer.deleted = true;
+    tombstone->layer.attributes.clear();
+    if (find(name) != nullptr) erase(name);
+    insert(std::move(tombstone));
   }
-  check_box(array->definition().shape, box);
-  check_length(box.n_elements() * (kStrings ? 1 : array->item()), out.size(), "elements read");
-  if (!out.empty()) chunks().read(*array, box, out);
-}
 
-void Writer::Impl::check_unstored(std::string_view name, const Box& box) {
-  check_usable();
-  const PendingArray* const array = find(name);
-  if (array == nullptr || array->layer.deleted) {
-    return committed().check_unstored(committed().array(name), box, options_.max_unstored_bytes);
+  void check_unstored(std::string_view name, const Box& box) {
+    check_usable();
+    const PendingArray* const array = find(name);
+    if (array == nullptr || array->layer.deleted) {
+      return committed().check_unstored(committed().array(name), box, options_.max_unstored_bytes);
+    }
+    check_box(array->definition().shape, box);
+    const uint64_t limit = max_unstored_bytes(committed().layers().file_bytes(), options_.max_unstored_bytes);
+    const uint64_t wanted = memory_of(box.n_elements(), array->definition().type);
+    if (wanted <= limit) return;
+    uint64_t stored = array->below ? decoded_bytes_for(committed().layers(), *array->below, box) : 0;
+    for (const PlacedChunk& chunk : array->layer.chunks) {
+      const Box cell = array->grid.box_of(array->grid.cell_at(chunk.cell));
+      if (!Overlap(cell, box).empty()) stored += chunk.place.bytes;
+    }
+    if (wanted > stored && wanted - stored > limit) refuse_unstored(wanted - stored, limit);
   }
-  check_box(array->definition().shape, box);
-  const uint64_t limit = max_unstored_bytes(committed().layers().file_bytes(), options_.max_unstored_bytes);
-  const uint64_t wanted = memory_of(box.n_elements(), array->definition().type);
-  if (wanted <= limit) return;
-  uint64_t stored = array->below ? decoded_bytes_for(committed().layers(), *array->below, box) : 0;
-  for (const PlacedChunk& chunk : array->layer.chunks) {
-    const Box cell = array->grid.box_of(array->grid.cell_at(chunk.cell));
-    if (!Overlap(cell, box).empty()) stored += chunk.place.bytes;
+
+  template <typename Out>
+  void read(std::string_view name, const Box& box, Out out) {
+    check_usable();
+    const PendingArray* const array = find(name);
+    if (array == nullptr) return committed().read(committed().array(name), box, out, last_);
+    if (array->layer.deleted) throw FieldError("no such array").in_file(path_);
+    constexpr bool kStrings = std::is_same_v<Out, std::span<std::string>>;
+    if (kStrings != holds_strings(array->definition().type)) {
+      throw UnsupportedFormatError(cat("type: expected ", kStrings ? "strings or binary" : "numbers or timestamps",
+                                       ", got ", name_of(array->definition().type)));
+    }
+    check_box(array->definition().shape, box);
+    check_length(box.n_elements() * (kStrings ? 1 : array->item()), out.size(), "elements read");
+    if (!out.empty()) chunks().read(*array, box, out);
   }
-  if (wanted > stored && wanted - stored > limit) refuse_unstored(wanted - stored, limit);
-}
 
-void Writer::Impl::write(std::string_view name, const Box& box, Bytes numbers) { put(name, box, numbers); }
+  bool has_changes() const { return !arrays_.empty(); }
 
-void Writer::Impl::write(std::string_view name, const Box& box, std::span<const std::string_view> strings) {
-  put(name, box, strings);
-}
-
-void Writer::Impl::read(std::string_view name, const Box& box, std::span<std::byte> out) { get(name, box, out); }
-
-void Writer::Impl::read(std::string_view name, const Box& box, std::span<std::string> out) { get(name, box, out); }
-
-bool Writer::Impl::stage() {
-  check_usable();
-  if (!has_changes()) return false;
-  if (staged_) return true;
-  LayerWriter& layer = this->layer();
-  std::vector<const LayerArray*> contents;
-  for (const auto& array : arrays_) {
-    if (array->owns_every_cell && !array->layer.deleted) chunks().fill_rest(*array);
-    contents.push_back(&array->layer);
+  bool stage() {
+    check_usable();
+    if (!has_changes()) return false;
+    if (staged_) return true;
+    LayerWriter& layer = this->layer();
+    std::vector<const LayerArray*> contents;
+    for (const auto& array : arrays_) {
+      if (array->owns_every_cell && !array->layer.deleted) chunks().fill_rest(*array);
+      contents.push_back(&array->layer);
+    }
+    layer.finish(std::move(contents), number_, options_.base_hint);
+    staged_ = true;
+    return true;
   }
-  layer.finish(std::move(contents), number_, options_.base_hint);
-  staged_ = true;
-  return true;
-}
 
-const LayerWriter& Writer::Impl::staged() const {
-  if (!staged_) throw InternalError("array file: no layer is staged");
-  return *layer_;
-}
-
-std::string Writer::Impl::digest() {
-  static_cast<void>(staged());
-  return layer_digest(layer_->file());
-}
-
-void Writer::Impl::publish() {
-  static_cast<void>(staged());
-  publishing_ = true;  // even if this fails, the file may have been renamed
-  layer_->file().publish(false);
-  keep();
-  const bool again = !changed_.empty();
-  for (ChangedArray& array : changed_) array.newest.reset();
-  for (const auto& array : arrays_) {
-    const bool has_only_attributes = array->below && array->layer.chunks.empty() && !array->layer.deleted;
-    if (has_only_attributes) continue;
-    const bool holds = array->summary_holds && !again;
-    changed_.push_back({array->definition().name, holds ? std::optional(std::move(array->summary)) : std::nullopt});
+  const LayerWriter& staged() const {
+    if (!staged_) throw InternalError("array file: no layer is staged");
+    return *layer_;
   }
-  reset_pending();
-}
 
-void Writer::Impl::reset_pending() {
-  committed_.reset();
-  by_name_.clear();
-  arrays_.clear();
-  layer_.reset();
-  staged_ = publishing_ = false;
-}
+  uint32_t number() const { return number_; }
 
-void Writer::Impl::abandon() {
-  reset_pending();
-  if (!created_base_ || io::version_of(path_) != created_base_ || layer_files(path_).size() > 1) return;
-  files_.remove(path_);
-  lock_.reset();
-}
-
-void Writer::Impl::withdraw_statistics() {
-  check_usable();
-  if (!withdrawn_) withdrawn_ = list_statistics(path_);
-  files_.remove(statistics_path(path_));
-}
-
-void Writer::Impl::write_statistics() {
-  check_usable();
-  if (changed_.empty() && !withdrawn_) return;
-  StatisticsList list = withdrawn_ ? *withdrawn_ : list_statistics(path_);
-  update_statistics(committed(), changed_, list);
-  io::replace_file(files_, statistics_path(path_), encode_statistics(list));
-  changed_.clear();
-  withdrawn_.reset();
-}
-
-void Writer::Impl::compact() {
-  check_usable();
-  // Only the layers that exist now are read and removed: another program may add some.
-  const std::vector<LayerFile> merged = layer_files(path_);
-  committed_.reset();
-  keep();
-  LayerWriter base(files_.create(path_), layer_options(options_));
-  const StatisticsList statistics = write_compacted(committed(), base);
-  adopt_base(base.release());
-  // From the oldest on: the remaining layers are newer than the base's content of the removed ones.
-  for (const LayerFile& layer : merged) {
-    if (layer.number > 0) files_.remove(layer.path());
+  std::string digest() {
+    static_cast<void>(staged());
+    return layer_digest(layer_->file());
   }
-  io::replace_file(files_, statistics_path(path_), encode_statistics(statistics));
-  changed_.clear();
-  withdrawn_.reset();
-}
 
-bool Writer::Impl::rewrite_redefined() {
-  check_usable();
-  if (has_changes() || !committed().layers().hold_chunks_of_other_rank()) return false;
-  compact();
-  return true;
-}
+  // Called before publish() if no record says that the file's statistics are outdated.
+  void withdraw_statistics() {
+    check_usable();
+    if (!withdrawn_) withdrawn_ = list_statistics(path_);
+    files_.remove(statistics_path(path_));
+  }
 
-// Takes over the base and its lock.
-void Writer::Impl::adopt_base(std::unique_ptr<io::NewFile> base) {
-  committed_.reset();
-  try {
-    base->publish(true);
-  } catch (...) {
-    // Lock whichever file is at the path now.
-    base.reset();
+  void publish() {
+    static_cast<void>(staged());
+    publishing_ = true;  // even if this fails, the file may have been renamed
+    layer_->file().publish(false);
+    keep();
+    const bool again = !changed_.empty();
+    for (ChangedArray& array : changed_) array.newest.reset();
+    for (const auto& array : arrays_) {
+      const bool has_only_attributes = array->below && array->layer.chunks.empty() && !array->layer.deleted;
+      if (has_only_attributes) continue;
+      const bool holds = array->summary_holds && !again;
+      changed_.push_back({array->definition().name, holds ? std::optional(std::move(array->summary)) : std::nullopt});
+    }
+    reset_pending();
+  }
+
+  void write_statistics() {
+    check_usable();
+    if (changed_.empty() && !withdrawn_) return;
+    StatisticsList list = withdrawn_ ? *withdrawn_ : list_statistics(path_);
+    update_statistics(committed(), changed_, list);
+    io::replace_file(files_, statistics_path(path_), encode_statistics(list));
+    changed_.clear();
+    withdrawn_.reset();
+  }
+
+  // Forgets pending changes after they are committed or discarded.
+  void reset_pending() {
+    committed_.reset();
+    by_name_.clear();
+    arrays_.clear();
+    layer_.reset();
+    staged_ = publishing_ = false;
+  }
+
+  // Keeps the base even though this writer created it.
+  void keep() { created_base_.reset(); }
+
+  void abandon() {
+    reset_pending();
+    if (!created_base_ || io::version_of(path_) != created_base_ || layer_files(path_).size() > 1) return;
+    files_.remove(path_);
     lock_.reset();
-    lock_ = files_.lock(path_);
-    throw;
   }
-  lock_ = std::move(base);
-}
+
+  void compact() {
+    check_usable();
+    // Only the layers that exist now are read and removed: another program may add some.
+    const std::vector<LayerFile> merged = layer_files(path_);
+    committed_.reset();
+    keep();
+    LayerWriter base(files_.create(path_), layer_options(options_));
+    const StatisticsList statistics = write_compacted(committed(), base);
+    adopt_base(base.release());
+    // From the oldest on: the remaining layers are newer than the base's content of the removed ones.
+    for (const LayerFile& layer : merged) {
+      if (layer.number > 0) files_.remove(layer.path());
+    }
+    io::replace_file(files_, statistics_path(path_), encode_statistics(statistics));
+    changed_.clear();
+    withdrawn_.reset();
+  }
+
+  bool rewrite_redefined() {
+    check_usable();
+    if (has_changes() || !committed().layers().hold_chunks_of_other_rank()) return false;
+    compact();
+    return true;
+  }
+
+ private:
+  const Reader& committed() {
+    if (!committed_) committed_ = std::make_unique<const Reader>(path_, options_.max_metadata_bytes, Reading::by_pread);
+    const Layers& layers = committed_->layers();
+    for (uint32_t i = 0; i < layers.n_layers(); ++i) {
+      const uint32_t version = layers.layer(i).footer().version();
+      if (version == kFooterVersion) continue;
+      throw UnsupportedFormatError(cat("footer version: expected ", kFooterVersion, " to write, got ", version))
+          .in_file(layers.layer(i).path());
+    }
+    return *committed_;
+  }
+
+  LayerWriter& layer() {
+    if (layer_) return *layer_;
+    const uint32_t newest = layer_files(path_).back().number;
+    if (newest == std::numeric_limits<uint32_t>::max()) {
+      throw UnsupportedFormatError(cat("layers: expected a number below ", newest, ", got none left: compact the file"));
+    }
+    layer_ = std::make_unique<LayerWriter>(files_.create(sidecar_path(path_, newest + 1)), layer_options(options_));
+    number_ = newest + 1;
+    return *layer_;
+  }
+
+  // For one call, or a repeated one.
+  ChunkStore chunks() {
+    if (layer_) layer_->resume();
+    return {layer_.get(), committed(), last_};
+  }
+
+  PendingArray* find(std::string_view name) {
+    const auto found = by_name_.find(name);
+    return found == by_name_.end() ? nullptr : found->second;
+  }
+
+  // An array without pending changes.
+  std::unique_ptr<PendingArray> load_pending(std::string_view name) {
+    auto below = std::make_unique<const Array>(committed().array(name));
+    check_can_be_rewritten(*below);
+    ArrayDefinition definition = definition_of(*below, committed().layers());
+    return std::make_unique<PendingArray>(std::move(definition), std::move(below));
+  }
+
+  PendingArray& insert(std::unique_ptr<PendingArray> array) {
+    PendingArray& inserted = *arrays_.emplace_back(std::move(array));
+    by_name_[inserted.definition().name] = &inserted;
+    return inserted;
+  }
+
+  void erase(std::string_view name) {
+    const PendingArray* const array = find(name);
+    by_name_.erase(name);
+    std::erase_if(arrays_, [&](const auto& held) { return held.get() == array; });
+  }
+
+  void begin_change() {
+    check_usable();
+    if (publishing_) throw IoError(EBUSY, "a staged layer has not been published yet", path_);
+    staged_ = false;
+  }
+
+  void check_usable() const {
+    if (!lock_) throw IoError(EBADF, "the writer lost its file", path_);
+  }
+
+  void check_values(const ArrayDefinition& array, const Box& box, Bytes numbers) const {
+    const uint64_t item = item_bytes(array.type);
+    if (item == 0 || array.type == Type::boolean) {
+      throw FieldError(cat("values: expected ", name_of(array.type), ", got numbers"));
+    }
+    check_length(box.n_elements() * item, numbers.size(), "bytes of the values");
+    uint64_t chunk_bytes = item;  // no overflow: no more than those of the array
+    for (size_t i = 0; i < array.shape.size(); ++i) chunk_bytes *= std::min(array.shape[i], array.chunk_shape[i]);
+    if (const uint64_t limit = max_block_bytes(options_.codec); chunk_bytes > limit) {
+      throw FieldError(cat("chunk: expected at most ", limit, " bytes, got ", chunk_bytes));
+    }
+  }
+
+  void check_values(const ArrayDefinition& array, const Box& box, std::span<const std::string_view> strings) const {
+    if (!holds_strings(array.type)) throw FieldError(cat("values: expected ", name_of(array.type), ", got strings"));
+    check_length(box.n_elements(), strings.size(), "values");
+    for (size_t i = 0; array.type == Type::string && i < strings.size(); ++i) {
+      if (!is_utf8(as_bytes(strings[i]))) throw FieldError(cat("string ", i, ": expected UTF-8, got other bytes"));
+    }
+  }
+
+  // Takes over the base and its lock.
+  void adopt_base(std::unique_ptr<io::NewFile> base) {
+    committed_.reset();
+    try {
+      base->publish(true);
+    } catch (...) {
+      // Lock whichever file is at the path now.
+      base.reset();
+      lock_.reset();
+      lock_ = files_.lock(path_);
+      throw;
+    }
+    lock_ = std::move(base);
+  }
+
+  const std::string path_;
+  const WriterOptions options_;
+  io::FileSystem& files_;
+  std::unique_ptr<io::WritableFile> lock_;       // the base
+  std::optional<io::FileVersion> created_base_;  // version of the base while it is an empty one created by this writer
+  std::unique_ptr<const Reader> committed_;
+  DecodedBlock last_;
+
+  std::vector<std::unique_ptr<PendingArray>> arrays_;  // in the order in which they were first touched
+  std::unordered_map<std::string_view, PendingArray*> by_name_;
+  std::unique_ptr<LayerWriter> layer_;
+  uint32_t number_ = 0;  // of the layer
+  bool staged_ = false;
+  bool publishing_ = false;            // it can only be published or discarded
+  std::vector<ChangedArray> changed_;  // since the statistics were last written
+  std::optional<StatisticsList> withdrawn_;
+};
 
 Writer::Writer(const std::string& path, WriterOptions options, io::FileSystem& files)
     : path_(path), owner_(threads::process_id()), impl_(std::make_unique<Impl>(path, std::move(options), files)) {}
