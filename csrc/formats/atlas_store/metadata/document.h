@@ -1,6 +1,7 @@
 // Metadata as a document in JSON or MessagePack (FORMAT.md, "Metadata").
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <optional>
 #include <string>
@@ -72,10 +73,33 @@ void expect(In& in, Token expected, std::string_view what) {
   throw CorruptFileError(cat(what, ": expected ", name_of(expected), ", got ", name_of(got)), in.position());
 }
 
-template <typename In>
-void once(In& in, bool& seen, std::string_view key) {
-  if (seen) throw CorruptFileError(cat(key, ": duplicate key"), in.position());
-  seen = true;
+// A key of a map, its name in errors, and what reads its value.
+template <typename Decode>
+struct MapField {
+  std::string_view key, name;
+  Decode decode;
+};
+template <typename Decode>
+MapField(std::string_view, std::string_view, Decode) -> MapField<Decode>;
+
+// Reads the values of these keys and skips others. Returns which of the keys there are.
+template <typename In, typename... Decode>
+std::array<bool, sizeof...(Decode)> decode_map(In& in, std::string_view what, const MapField<Decode>&... fields) {
+  expect(in, Token::map, what);
+  std::array<bool, sizeof...(Decode)> seen{};
+  std::string_view key;
+  for (auto scope = in.enter_map(); in.next_key(scope, key);) {
+    size_t place = 0;
+    const auto take = [&](const auto& field) {
+      bool& is_seen = seen[place++];
+      if (key != field.key) return false;
+      if (std::exchange(is_seen, true)) throw CorruptFileError(cat(field.name, ": duplicate key"), in.position());
+      field.decode();
+      return true;
+    };
+    if (!(take(fields) || ...)) skip_value(in);
+  }
+  return seen;
 }
 
 template <typename In>
@@ -124,23 +148,15 @@ class DataTypeDecoder {
   DataType decode(size_t depth = 0) {
     constexpr size_t kMaxLists = 32;
     if (depth > kMaxLists) fail(cat("a nesting depth of at most ", kMaxLists, " lists"), "more");
-    expect(in_, Token::map, "dtype");
-    bool has_type = false, has_arguments = false;
     std::string tag;
     Arguments arguments;
-    std::string_view key;
-    for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
-      if (key == "type") {
-        once(in_, has_type, "dtype");
-        expect(in_, Token::text, "dtype");
-        tag = in_.text();
-      } else if (key == "args") {
-        once(in_, has_arguments, "dtype arguments");
-        arguments = decode_arguments(depth);
-      } else {
-        skip_value(in_);
-      }
-    }
+    const auto decode_tag = [&] {
+      expect(in_, Token::text, "dtype");
+      tag = in_.text();
+    };
+    const auto [has_type, has_arguments] =
+        decode_map(in_, "dtype", MapField{"type", "dtype", decode_tag},
+                   MapField{"args", "dtype arguments", [&] { arguments = decode_arguments(depth); }});
     if (!has_type) fail("a type", "none");
     return make_type(tag, arguments);
   }
@@ -158,21 +174,9 @@ class DataTypeDecoder {
       in_.null();
       return arguments;
     }
-    expect(in_, Token::map, "dtype arguments");
     arguments.given = true;
-    bool has_child = false, has_size = false;
-    std::string_view key;
-    for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
-      if (key == "child") {
-        once(in_, has_child, "child");
-        arguments.child = decode(depth + 1);
-      } else if (key == "size") {
-        once(in_, has_size, "size");
-        arguments.size = natural(in_, "size");
-      } else {
-        skip_value(in_);
-      }
-    }
+    decode_map(in_, "dtype arguments", MapField{"child", "child", [&] { arguments.child = decode(depth + 1); }},
+               MapField{"size", "size", [&] { arguments.size = natural(in_, "size"); }});
     return arguments;
   }
 
@@ -199,31 +203,15 @@ class DataTypeDecoder {
 
 template <typename In>
 Schema decode_schema(In& in) {
-  expect(in, Token::map, "array");
-  bool has_dtype = false, has_shape = false, has_chunk_shape = false, has_names = false, has_codec = false;
   Schema schema;
-  std::string_view key;
-  for (auto scope = in.enter_map(); in.next_key(scope, key);) {
-    if (key == "dtype") {
-      once(in, has_dtype, "dtype");
-      schema.dtype = DataTypeDecoder<In>(in).decode();
-    } else if (key == "shape") {
-      once(in, has_shape, "shape");
-      schema.shape = decode_sizes(in, "shape");
-    } else if (key == "chunk_shape") {
-      once(in, has_chunk_shape, "chunk shape");
-      schema.chunk_shape = decode_sizes(in, "chunk shape");
-    } else if (key == "dimension_names") {
-      once(in, has_names, "dimension names");
-      schema.dimension_names = decode_texts(in, "dimension names");
-    } else if (key == "codec") {
-      once(in, has_codec, "codec");
-      schema.codec = decode_codec(in);
-    } else {
-      skip_value(in);
-    }
-  }
-  if (!has_dtype || !has_shape || !has_chunk_shape || !has_names || !has_codec) {
+  const auto seen = decode_map(
+      in, "array", MapField{"dtype", "dtype", [&] { schema.dtype = DataTypeDecoder<In>(in).decode(); }},
+      MapField{"shape", "shape", [&] { schema.shape = decode_sizes(in, "shape"); }},
+      MapField{"chunk_shape", "chunk shape", [&] { schema.chunk_shape = decode_sizes(in, "chunk shape"); }},
+      MapField{"dimension_names", "dimension names",
+               [&] { schema.dimension_names = decode_texts(in, "dimension names"); }},
+      MapField{"codec", "codec", [&] { schema.codec = decode_codec(in); }});
+  if (std::ranges::find(seen, false) != seen.end()) {
     throw CorruptFileError("array: expected dtype, shape, chunk_shape, dimension_names and codec, got not all of them",
                            in.position());
   }

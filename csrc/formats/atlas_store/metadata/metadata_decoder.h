@@ -41,32 +41,12 @@ class MetadataDecoder {
   explicit MetadataDecoder(Bytes document) : in_(document) {}
 
   Metadata decode() {
-    expect(in_, Token::map, "metadata");
-    bool has_version = false, has_codec = false, has_datasets = false, has_schemas = false, has_deleted = false;
-    std::string_view key;
-    for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
-      if (key == "version") {
-        once(in_, has_version, "version");
-        metadata_.version = natural(in_, "version");
-        if (metadata_.version > kNewest) {
-          throw UnsupportedFormatError(cat("version: expected at most ", kNewest, ", got ", metadata_.version));
-        }
-      } else if (key == "codec") {
-        once(in_, has_codec, "codec");
-        metadata_.codec = decode_codec(in_);
-      } else if (key == "datasets") {
-        once(in_, has_datasets, "datasets");
-        decode_datasets();
-      } else if (key == "schemas") {
-        once(in_, has_schemas, "schemas");
-        decode_dataset_schemas();
-      } else if (key == "deleted") {
-        once(in_, has_deleted, "deleted");
-        deleted_ = decode_sizes(in_, "deleted");
-      } else {
-        skip_value(in_);
-      }
-    }
+    const auto [has_version, has_datasets, has_schemas, has_codec, has_deleted] =
+        decode_map(in_, "metadata", MapField{"version", "version", [&] { decode_version(); }},
+                   MapField{"datasets", "datasets", [&] { decode_datasets(); }},
+                   MapField{"schemas", "schemas", [&] { decode_dataset_schemas(); }},
+                   MapField{"codec", "codec", [&] { metadata_.codec = decode_codec(in_); }},
+                   MapField{"deleted", "deleted", [&] { deleted_ = decode_sizes(in_, "deleted"); }});
     in_.finish();
     if (!has_version) throw CorruptFileError("metadata: expected a version, got none");
     if (!has_datasets) throw CorruptFileError("metadata: expected datasets, got none");
@@ -81,6 +61,12 @@ class MetadataDecoder {
 
  private:
   static constexpr uint64_t kFirstWithSchemas = 2, kNewest = 3;
+
+  void decode_version() {
+    metadata_.version = natural(in_, "version");
+    if (metadata_.version <= kNewest) return;
+    throw UnsupportedFormatError(cat("version: expected at most ", kNewest, ", got ", metadata_.version));
+  }
 
   // A deleted dataset of version 3 keeps its place among the others.
   void add_numbered_datasets() {
@@ -105,30 +91,20 @@ class MetadataDecoder {
   }
 
   DatasetSchema decode_dataset_schema() {
-    expect(in_, Token::map, "schema");
     DatasetSchema schema;
     std::vector<std::pair<std::string, std::vector<DeclaredAttribute>>> of_arrays;
-    bool has_arrays = false, has_global = false, has_of_arrays = false;
-    std::string_view key;
-    for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
-      if (key == "arrays") {
-        once(in_, has_arrays, "arrays");
-        schema.arrays = decode_entries();
-      } else if (key == "global_attrs") {
-        once(in_, has_global, "global_attrs");
-        schema.attributes = decode_declared();
-        has_attributes_ = has_attributes_ || !schema.attributes.empty();
-      } else if (key == "array_attrs") {
-        once(in_, has_of_arrays, "array_attrs");
-        expect(in_, Token::map, "array_attrs");
-        for (auto inner = in_.enter_map(); in_.next_key(inner, key);) {
-          std::string array(key);
-          of_arrays.emplace_back(std::move(array), decode_declared());
-        }
-      } else {
-        skip_value(in_);
+    const auto decode_of_arrays = [&] {
+      expect(in_, Token::map, "array_attrs");
+      std::string_view key;
+      for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
+        std::string array(key);
+        of_arrays.emplace_back(std::move(array), decode_declared());
       }
-    }
+    };
+    decode_map(in_, "schema", MapField{"arrays", "arrays", [&] { schema.arrays = decode_entries(); }},
+               MapField{"global_attrs", "global_attrs", [&] { schema.attributes = decode_declared(); }},
+               MapField{"array_attrs", "array_attrs", decode_of_arrays});
+    has_attributes_ = has_attributes_ || !schema.attributes.empty();
     for (auto& [array, attributes] : of_arrays) {
       schema.array_attributes.emplace_back(metadata_.add_variable(array), std::move(attributes));
     }
@@ -177,20 +153,8 @@ class MetadataDecoder {
   }
 
   void decode_dataset(uint32_t dataset) {
-    expect(in_, Token::map, "dataset");
-    bool has_arrays = false, has_attributes = false;
-    std::string_view key;
-    for (auto scope = in_.enter_map(); in_.next_key(scope, key);) {
-      if (key == "arrays") {
-        once(in_, has_arrays, "arrays");
-        decode_arrays(dataset);
-      } else if (key == "attributes") {
-        once(in_, has_attributes, "attributes");
-        decode_attributes(dataset);
-      } else {
-        skip_value(in_);
-      }
-    }
+    decode_map(in_, "dataset", MapField{"arrays", "arrays", [&] { decode_arrays(dataset); }},
+               MapField{"attributes", "attributes", [&] { decode_attributes(dataset); }});
   }
 
   void decode_arrays(uint32_t dataset) {
