@@ -30,19 +30,33 @@ size_t skip_ascii(Bytes bytes, size_t i) {
   return i;
 }
 
+struct Character {
+  size_t length = 1;  // number of bytes that may begin a character
+  bool is_whole = false;
+};
+
+template <bool kSurrogates>
+Character first_character(Bytes bytes) {
+  Lead lead = classify(static_cast<uint8_t>(bytes[0]));
+  if (lead.continuations < 0) return {};
+  if (kSurrogates && lead.high == 0x9F) lead.high = 0xBF;
+  const size_t whole = 1 + static_cast<size_t>(lead.continuations);
+  size_t length = 1;
+  for (; length < whole && length < bytes.size(); ++length) {
+    const auto byte = static_cast<uint8_t>(bytes[length]);
+    if (byte < lead.low || byte > lead.high) break;
+    lead.low = 0x80;
+    lead.high = 0xBF;
+  }
+  return {length, length == whole};
+}
+
 template <bool kSurrogates>
 bool is_well_formed(Bytes bytes) {
   for (size_t i = 0; (i = skip_ascii(bytes, i)) < bytes.size();) {
-    Lead lead = classify(static_cast<uint8_t>(bytes[i++]));
-    if (lead.continuations < 0) return false;
-    if (kSurrogates && lead.high == 0x9F) lead.high = 0xBF;
-    for (; lead.continuations > 0; --lead.continuations, ++i) {
-      if (i == bytes.size()) return false;
-      const auto byte = static_cast<uint8_t>(bytes[i]);
-      if (byte < lead.low || byte > lead.high) return false;
-      lead.low = 0x80;
-      lead.high = 0xBF;
-    }
+    const Character next = first_character<kSurrogates>(bytes.subspan(i));
+    if (!next.is_whole) return false;
+    i += next.length;
   }
   return true;
 }
@@ -52,5 +66,30 @@ bool is_well_formed(Bytes bytes) {
 bool is_utf8(Bytes bytes) { return is_well_formed<false>(bytes); }
 
 bool is_utf8_or_surrogates(Bytes bytes) { return is_well_formed<true>(bytes); }
+
+std::string well_formed(Bytes text) {
+  if (is_utf8(text)) return std::string(as_text(text));
+  constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
+  std::string made;
+  while (!text.empty()) {
+    const Character next = first_character<false>(text);
+    made += next.is_whole ? as_text(text.first(next.length)) : kReplacement;
+    text = text.subspan(next.length);
+  }
+  return made;
+}
+
+void append_utf8(uint32_t code, std::string& text) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3F)); };
+  if (code < 0x80) {
+    text += static_cast<char>(code);
+  } else if (code < 0x800) {
+    text += {static_cast<char>(0xC0 | code >> 6), tail(0)};
+  } else if (code < 0x10000) {
+    text += {static_cast<char>(0xE0 | code >> 12), tail(6), tail(0)};
+  } else {
+    text += {static_cast<char>(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
+  }
+}
 
 }  // namespace atompack

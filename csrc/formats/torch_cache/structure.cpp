@@ -6,6 +6,7 @@
 #include <span>
 
 #include "base/excerpt.h"
+#include "base/utf8.h"
 #include "serial/pickle/opcodes.h"
 
 namespace atompack::torch_cache {
@@ -136,22 +137,7 @@ std::vector<double> read_positions(const Value& value) {
   return std::move(numbers.values);
 }
 
-void append_character(uint32_t code, std::string& text) {
-  const auto put = [&](uint32_t byte) { text += static_cast<char>(byte); };
-  if (code > 0x10FFFF) wrong("characters", cat("number ", code));
-  if (code < 0x80) return put(code);
-  if (code < 0x800) {
-    put(0xC0 | code >> 6);
-  } else if (code < 0x10000) {
-    put(0xE0 | code >> 12);
-    put(0x80 | (code >> 6 & 0x3F));
-  } else {
-    put(0xF0 | code >> 18);
-    put(0x80 | (code >> 12 & 0x3F));
-    put(0x80 | (code >> 6 & 0x3F));
-  }
-  put(0x80 | (code & 0x3F));
-}
+
 
 // NumPy strings: UTF-32 or bytes, padded with NUL.
 std::string read_item(const ElementType& type, Bytes item) {
@@ -162,7 +148,11 @@ std::string read_item(const ElementType& type, Bytes item) {
     return text;
   }
   while (item.size() >= 4 && load_le<uint32_t>(&item[item.size() - 4]) == 0) item = item.first(item.size() - 4);
-  for (size_t at = 0; at < item.size(); at += 4) append_character(load_le<uint32_t>(&item[at]), text);
+  for (size_t at = 0; at < item.size(); at += 4) {
+    const auto code = load_le<uint32_t>(&item[at]);
+    if (code > 0x10FFFF) wrong("characters", cat("number ", code));
+    append_utf8(code, text);
+  }
   return text;
 }
 

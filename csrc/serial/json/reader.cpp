@@ -15,19 +15,6 @@ namespace {
 // Characters that need no escape and do not end a string.
 bool is_plain(char c) { return static_cast<unsigned char>(c) >= 0x20 && c != '"' && c != '\\'; }
 
-void append_utf8(uint32_t code, std::string& text) {
-  const auto tail = [&](int shift) { return static_cast<char>(0x80 | (code >> shift & 0x3F)); };
-  if (code < 0x80) {
-    text += static_cast<char>(code);
-  } else if (code < 0x800) {
-    text += {static_cast<char>(0xC0 | code >> 6), tail(0)};
-  } else if (code < 0x10000) {
-    text += {static_cast<char>(0xE0 | code >> 12), tail(6), tail(0)};
-  } else {
-    text += {static_cast<char>(0xF0 | code >> 18), tail(12), tail(6), tail(0)};
-  }
-}
-
 Number number_of(std::string_view token, bool integral) {
   const char* const end = token.data() + token.size();
   uint64_t natural = 0;

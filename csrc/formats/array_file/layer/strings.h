@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 
 #include "base/bytes.h"
 
@@ -24,7 +23,6 @@ class Strings {
   Bytes offsets_, payload_;
 };
 
-// Returns UTF-8, with U+FFFD instead of each maximal invalid sequence.
-std::string well_formed(Bytes text);
+
 
 }  // namespace atompack::array_file
