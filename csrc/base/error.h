@@ -1,6 +1,7 @@
 // Errors of the core. Each becomes one Python exception in bindings/errors.cpp.
 #pragma once
 
+#include <cerrno>
 #include <cstdint>
 #include <exception>
 #include <optional>
@@ -152,6 +153,17 @@ class IoError : public std::runtime_error {
   int code_;
   std::string reason_, path_;
 };
+
+// Runs `action`; returns an empty result if it needs a file that does not exist.
+template <typename Action>
+auto if_present(const Action& action) -> decltype(action()) {
+  try {
+    return action();
+  } catch (const IoError& error) {
+    if (error.code() != ENOENT) throw;
+    return {};
+  }
+}
 
 // The file is open in another writer.
 class LockedError : public std::runtime_error {

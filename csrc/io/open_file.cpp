@@ -16,12 +16,7 @@ std::shared_ptr<const OpenFile> open_file(const Location& location) {
 }
 
 std::shared_ptr<const OpenFile> find_file(const Location& location) {
-  try {
-    return open_file(location);
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT) throw;
-    return nullptr;
-  }
+  return if_present([&] { return open_file(location); });
 }
 
 std::optional<FileVersion> version_of(const Location& location) {

@@ -38,12 +38,7 @@ bool has_same_layout(const ArrayDefinition& one, const ArrayDefinition& other) {
 }
 
 std::vector<LayerFile> layers_in(const io::Location& folder) {
-  try {
-    return array_file::existing_layers(folder / "data.af");
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT) throw;
-    return {};
-  }
+  return if_present([&] { return array_file::existing_layers(folder / "data.af"); });
 }
 
 std::vector<LayerFile> layers_of(const io::Location& store, std::string_view variable) {

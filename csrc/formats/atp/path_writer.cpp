@@ -51,12 +51,7 @@ WriterState load_state(const io::LockedFile& file) {
 }
 
 std::unique_ptr<io::LockedFile> open_if_there(const std::string& path) {
-  try {
-    return std::make_unique<io::LockedFile>(io::LockedFile::open(path));
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT) throw;
-    return nullptr;
-  }
+  return if_present([&] { return std::make_unique<io::LockedFile>(io::LockedFile::open(path)); });
 }
 
 }  // namespace

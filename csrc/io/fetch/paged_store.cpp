@@ -102,12 +102,7 @@ std::shared_ptr<const OpenFile> PagedStore::open(const std::string& url) const {
 }
 
 std::optional<FileVersion> PagedStore::version_of(const std::string& url) const {
-  try {
-    return fetch::version_of(objects_->open(address_of(url).url, 1).version);
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT) throw;
-    return std::nullopt;
-  }
+  return if_present([&] { return std::optional(fetch::version_of(objects_->open(address_of(url).url, 1).version)); });
 }
 
 std::optional<BlockCacheStats> PagedStore::disk_stats() const {

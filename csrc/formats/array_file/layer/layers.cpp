@@ -298,12 +298,8 @@ std::unique_ptr<io::WritableFile> make_empty_base(io::FileSystem& files, const s
 
 std::unique_ptr<io::WritableFile> lock_base(io::FileSystem& files, const std::string& path) {
   check_base_path(path);
-  try {
-    return files.lock(path);
-  } catch (const IoError& error) {
-    if (error.code() != ENOENT) throw;
-    return make_empty_base(files, path);
-  }
+  auto base = if_present([&] { return files.lock(path); });
+  return base ? std::move(base) : make_empty_base(files, path);
 }
 
 }  // namespace atompack::array_file
