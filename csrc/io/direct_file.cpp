@@ -96,8 +96,6 @@ class DirectFile final : public OpenFile {
     reads_->pages.announce(paged_, direct);
     if (!kept.empty()) file_->announce(kept);
   }
-  bool is_sample_due() const override { return false; }
-  void sample(std::span<const ByteRange>) const override {}
 
  private:
   std::shared_ptr<const LocalFile> file_;

@@ -39,10 +39,6 @@ class MemoryFile final : public OpenFile {
     return std::make_unique<const MemoryBytes>(contents_.bytes.first(length), name_, contents_.owner);
   }
 
-  int64_t window() const override { return 0; }
-  void announce(std::span<const ByteRange>) const override {}
-  bool is_sample_due() const override { return false; }
-  void sample(std::span<const ByteRange>) const override {}
 
  private:
   std::string name_;

@@ -56,10 +56,10 @@ class OpenFile : public ReadableFile, public std::enable_shared_from_this<OpenFi
   virtual std::unique_ptr<const ByteSource> bytes(uint64_t length, Access access, bool populate = false) const = 0;
 
   // Reading ahead; see ByteSource.
-  virtual int64_t window() const = 0;
-  virtual void announce(std::span<const ByteRange> ranges) const = 0;
-  virtual bool is_sample_due() const = 0;
-  virtual void sample(std::span<const ByteRange> ranges) const = 0;
+  virtual int64_t window() const { return 0; }
+  virtual void announce(std::span<const ByteRange>) const {}
+  virtual bool is_sample_due() const { return false; }
+  virtual void sample(std::span<const ByteRange>) const {}
 };
 
 // Files behind URLs. Const methods are thread-safe; every failure is an IoError.

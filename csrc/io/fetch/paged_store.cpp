@@ -44,8 +44,6 @@ class PagedRemoteFile final : public OpenFile {
 
   int64_t window() const override { return pages_->window(file_); }
   void announce(std::span<const ByteRange> ranges) const override { pages_->announce(file_, ranges); }
-  bool is_sample_due() const override { return false; }
-  void sample(std::span<const ByteRange>) const override {}
 
  private:
   std::string url_;
