@@ -1,8 +1,11 @@
 // Character classes that do not depend on the locale.
 #pragma once
 
+#include <charconv>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 namespace atompack {
 
@@ -17,6 +20,15 @@ inline std::string lower_case(std::string_view text) {
     if (is_upper(c)) c = static_cast<char>(c + 32);
   }
   return made;
+}
+
+// Value of a text that is nothing but a number.
+template <typename T>
+std::optional<T> parse_number(std::string_view text, int base = 10) {
+  T value{};
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, value, base);
+  return error == std::errc() && stop == end ? std::optional(value) : std::nullopt;
 }
 
 // Lower-case digits of all bytes.

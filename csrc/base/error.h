@@ -11,6 +11,8 @@
 #include <string_view>
 #include <utility>
 
+#include "base/ascii.h"
+
 namespace atompack {
 
 // Concatenates its arguments as a stream would print them.
@@ -87,16 +89,8 @@ class DataError : public std::exception {
 
   // Keys come from files and may contain NUL and line breaks, which would truncate or break the message.
   static std::string printable(const std::string& key) {
-    constexpr char kDigits[] = "0123456789abcdef";
     std::string text;
-    for (const char byte : key) {
-      const auto code = static_cast<unsigned char>(byte);
-      if (code >= 0x20 && code != 0x7F) {
-        text += byte;
-      } else {
-        text += {'\\', 'x', kDigits[code >> 4], kDigits[code & 15]};
-      }
-    }
+    for (const char c : key) text += is_control(c) ? "\\x" + hex_digits({&c, 1}) : std::string(1, c);
     return text;
   }
 

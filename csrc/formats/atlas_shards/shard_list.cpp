@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/ascii.h"
 #include "base/checked_math.h"
 #include "base/error.h"
 #include "base/excerpt.h"
@@ -12,11 +13,7 @@
 #include "threads/parallel_for_each.h"
 
 namespace atompack::atlas_shards {
-namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
-
-}  // namespace
 
 std::string successor_of(const std::string& name) {
   std::string next = name;
@@ -124,7 +121,7 @@ struct Found {
 };
 
 bool is_shard_number(const std::string& name) {
-  return std::ranges::all_of(name, [](char c) { return c >= '0' && c <= '9'; });
+  return std::ranges::all_of(name, is_digit);
 }
 
 class Lister {

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <array>
 
+#include "base/ascii.h"
 #include "base/real.h"
 
 namespace atompack::extxyz {
 namespace {
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 
 // from_chars accepts no plus sign; "+-1" must not become -1.
 std::string_view without_plus(std::string_view token) {
@@ -45,11 +46,7 @@ std::optional<double> parse_real(std::string_view token) {
 }
 
 std::optional<int64_t> parse_integer(std::string_view token) {
-  const std::string_view number = without_plus(token);
-  int64_t value = 0;
-  const auto [stop, error] = std::from_chars(number.data(), number.data() + number.size(), value);
-  if (error != std::errc() || stop != number.data() + number.size()) return std::nullopt;
-  return value;
+  return parse_number<int64_t>(without_plus(token));
 }
 
 std::optional<bool> parse_flag(std::string_view token) {

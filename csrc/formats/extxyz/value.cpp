@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "base/ascii.h"
 #include "formats/extxyz/number.h"
 #include "formats/extxyz/number_list.h"
 #include "serial/json/reader.h"
@@ -83,15 +84,12 @@ bool parse_json(std::string_view json, Array& out) {
 }
 
 std::string json_string(std::string_view text) {
-  constexpr std::string_view kDigits = "0123456789abcdef";
   std::string json = "\"";
   for (const char c : text) {
-    const auto code = static_cast<unsigned char>(c);
     if (c == '"' || c == '\\') {
       json += {'\\', c};
-    } else if (code < 0x20 || code == 0x7F) {
-      json += "\\u00";
-      json += {kDigits[code >> 4], kDigits[code & 15]};
+    } else if (is_control(c)) {
+      json += "\\u00" + hex_digits({&c, 1});
     } else {
       json += c;
     }

@@ -1,9 +1,9 @@
 #include "formats/lmdb/row_list.h"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "codec/inflate.h"
 #include "formats/parsed/record.h"
@@ -21,11 +21,8 @@ struct FoundRow {
 };
 
 std::optional<int64_t> id_of(std::string_view key) {
-  int64_t id = 0;
-  const auto [end, error] = std::from_chars(key.data(), key.data() + key.size(), id);
   const bool is_canonical = !key.empty() && key[0] >= '1' && key[0] <= '9';
-  if (error != std::errc() || end != key.data() + key.size() || !is_canonical) return std::nullopt;
-  return id;
+  return is_canonical ? parse_number<int64_t>(key) : std::nullopt;
 }
 
 // Sorted, each once, of those below `end`.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "codec/checksums.h"
 
@@ -23,18 +24,14 @@ std::string without_user(std::string_view url) {
   return cat(url.substr(0, host), url.substr(user == std::string_view::npos ? host : host + user + 1));
 }
 
-// True if all characters are lower-case hexadecimal digits, which they then are the only spelling of.
-bool parse_hex(std::string_view digits, uint64_t& value) {
-  if (digits.find_first_not_of("0123456789abcdef") != std::string_view::npos) return false;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value, 16);
-  return error == std::errc() && end == digits.data() + digits.size();
-}
-
-bool parse_key(std::string_view digits, ObjectKey& key) {
+std::optional<ObjectKey> parse_key(std::string_view digits) {
+  ObjectKey key;
   for (size_t i = 0; i < key.size(); ++i) {
-    if (!parse_hex(digits.substr(i * kWordDigits, kWordDigits), key[i])) return false;
+    const auto word = parse_number<uint64_t>(digits.substr(i * kWordDigits, kWordDigits), 16);
+    if (!word) return std::nullopt;
+    key[i] = *word;
   }
-  return true;
+  return key;
 }
 
 void append_hex(std::string& text, uint64_t value, size_t min_digits) {
@@ -53,9 +50,7 @@ std::optional<ObjectKey> key_of(std::string_view url, const ObjectVersion& versi
   // Neither URLs nor headers contain NUL.
   const std::string text = cat("atompack pages 1", '\0', without_user(without_query(url)), '\0', version.size, '\0',
                                version.etag, '\0', version.modified);
-  ObjectKey key;
-  if (!parse_key(codec::sha256_hex(as_bytes(text)), key)) throw InternalError("SHA-256: expected 64 digits");
-  return key;
+  return parse_key(codec::sha256_hex(as_bytes(text)));
 }
 
 std::string file_name(const GroupId& group) {
@@ -67,11 +62,13 @@ std::string file_name(const GroupId& group) {
 }
 
 std::optional<GroupId> parse_file_name(std::string_view name) {
-  GroupId group;
   if (name.size() < kKeyDigits + 2 + kSuffix.size() || name[kKeyDigits] != '-' || !name.ends_with(kSuffix)) return {};
-  const std::string_view number = name.substr(kKeyDigits + 1, name.size() - kKeyDigits - 1 - kSuffix.size());
-  if (!parse_key(name.substr(0, kKeyDigits), group.object) || !parse_hex(number, group.number)) return {};
-  return file_name(group) == name ? std::optional(group) : std::nullopt;  // no leading zeros
+  const std::string_view digits = name.substr(kKeyDigits + 1, name.size() - kKeyDigits - 1 - kSuffix.size());
+  const auto object = parse_key(name.substr(0, kKeyDigits));
+  const auto number = parse_number<uint64_t>(digits, 16);
+  if (!object || !number) return {};
+  const GroupId group{*object, *number};
+  return file_name(group) == name ? std::optional(group) : std::nullopt;  // the only spelling
 }
 
 }  // namespace atompack::io::fetch

@@ -4,18 +4,13 @@
 #include <charconv>
 #include <cmath>
 
+#include "base/ascii.h"
 #include "base/error.h"
 
 namespace atompack::serial {
 namespace {
 
-constexpr std::string_view kHexDigits = "0123456789abcdef";
-
-void append_code(char c, std::string& out) {
-  const auto code = static_cast<unsigned char>(c);
-  out += "\\u00";
-  out += {kHexDigits[code >> 4], kHexDigits[code & 15]};
-}
+std::string escape_of(char c) { return "\\u00" + hex_digits({&c, 1}); }
 
 template <typename Integer>
 void append_integer(Integer value, std::string& out) {
@@ -96,7 +91,7 @@ void JsonWriter::text(std::string_view text) {
 
 void JsonWriter::string_like_timestamp(std::string_view text) {
   out_ += '"';
-  append_code(text.front(), out_);
+  out_ += escape_of(text.front());
   write_escaped(text.substr(1));
   out_ += '"';
 }
@@ -112,7 +107,7 @@ void JsonWriter::write_escaped(std::string_view text) {
     if (const size_t which = kMeanings.find(c); which != std::string_view::npos) {
       out_ += {'\\', kNames[which]};
     } else {
-      append_code(c, out_);
+      out_ += escape_of(c);
     }
   }
   out_ += text.substr(begin);

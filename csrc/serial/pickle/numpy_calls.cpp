@@ -1,10 +1,10 @@
 #include "serial/pickle/numpy_calls.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <vector>
 
+#include "base/ascii.h"
 #include "base/checked_math.h"
 #include "base/excerpt.h"
 #include "serial/pickle/calls.h"
@@ -64,12 +64,9 @@ bool is_size_of(ElementKind kind, uint32_t size) {
 ElementType parse_code(std::string_view code) {
   const std::optional<ElementKind> kind = kind_of(code.empty() ? '\0' : code[0]);
   if (!kind) unsafe("dtype: expected an element type of plain data, got ", excerpt(code));
-  uint32_t size = 0;
-  const auto [stop, error] = std::from_chars(code.data() + 1, code.data() + code.size(), size);
-  if (error != std::errc() || stop != code.data() + code.size() || !is_size_of(*kind, size)) {
-    corrupt("dtype: expected an element type, got ", excerpt(code));
-  }
-  return {.kind = *kind, .item_bytes = *kind == ElementKind::text ? 4 * size : size};
+  const auto size = parse_number<uint32_t>(code.substr(1));
+  if (!size || !is_size_of(*kind, *size)) corrupt("dtype: expected an element type, got ", excerpt(code));
+  return {.kind = *kind, .item_bytes = *kind == ElementKind::text ? 4 * *size : *size};
 }
 
 struct DtypeState {

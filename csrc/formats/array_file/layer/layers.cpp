@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <filesystem>
 #include <system_error>
 #include <unordered_set>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "formats/array_file/layer/footer_encoder.h"
 #include "io/open_file.h"
@@ -21,10 +21,8 @@ std::optional<uint32_t> sidecar_number(std::string_view name, std::string_view s
   if (!name.starts_with(stem) || !name.ends_with(kExtension)) return std::nullopt;
   if (name.size() < stem.size() + 1 + kExtension.size() || name[stem.size()] != '.') return std::nullopt;
   const std::string_view digits = name.substr(stem.size() + 1, name.size() - stem.size() - 1 - kExtension.size());
-  uint32_t number = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size() || number == 0) return std::nullopt;
-  return number;
+  const std::optional<uint32_t> number = parse_number<uint32_t>(digits);
+  return number == 0U ? std::nullopt : number;
 }
 
 // A path up to its last slash, and the rest.

@@ -5,6 +5,7 @@
 #include <limits>
 #include <stdexcept>
 
+#include "base/ascii.h"
 #include "base/error.h"
 #include "base/excerpt.h"
 #include "base/utf8.h"
@@ -13,7 +14,7 @@
 namespace atompack::atlas_store {
 namespace {
 
-bool is_letter_or_digit(char c) { return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z'); }
+bool is_letter_or_digit(char c) { return is_digit(c) || is_upper(c) || is_lower(c); }
 
 bool is_safe(char c) {
   constexpr std::string_view kOthers = " !$&'()+,-.:;=@_";

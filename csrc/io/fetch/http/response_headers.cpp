@@ -1,7 +1,6 @@
 #include "io/fetch/http/response_headers.h"
 
 #include <algorithm>
-#include <charconv>
 
 #include "base/ascii.h"
 
@@ -12,13 +11,6 @@ std::string_view without_spaces(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos) return {};
   return text.substr(first, text.find_last_not_of(" \t\r\n") - first + 1);
-}
-
-std::optional<uint64_t> parse_count(std::string_view text) {
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
 }
 
 std::string_view opaque_tag(std::string_view etag) {
@@ -36,19 +28,19 @@ std::optional<ContentRange> parse_content_range(std::string_view value) {
   if (slash == std::string_view::npos) return std::nullopt;
   const std::string_view bounds = value.substr(0, slash), total = value.substr(slash + 1);
   ContentRange range;
-  if (total != "*" && !(range.total = parse_count(total))) return std::nullopt;
+  if (total != "*" && !(range.total = parse_number<uint64_t>(total))) return std::nullopt;
   if (bounds == "*") return range;
   const size_t dash = bounds.find('-');
   if (dash == std::string_view::npos) return std::nullopt;
-  range.first = parse_count(bounds.substr(0, dash));
-  range.last = parse_count(bounds.substr(dash + 1));
+  range.first = parse_number<uint64_t>(bounds.substr(0, dash));
+  range.last = parse_number<uint64_t>(bounds.substr(dash + 1));
   if (!range.first || !range.last || *range.first > *range.last) return std::nullopt;
   if (range.total && *range.last >= *range.total) return std::nullopt;
   return range;
 }
 
 std::optional<std::chrono::seconds> parse_retry_after(std::string_view value) {
-  const std::optional<uint64_t> count = parse_count(without_spaces(value));
+  const std::optional<uint64_t> count = parse_number<uint64_t>(without_spaces(value));
   if (!count || *count > 1'000'000) return std::nullopt;
   return std::chrono::seconds(*count);
 }
@@ -58,7 +50,7 @@ void ResponseHead::add_line(std::string_view line) {
   if (line.starts_with("HTTP/")) {
     *this = ResponseHead();
     const std::string_view code = line.substr(std::min(line.find(' '), line.size() - 1) + 1, 3);
-    status = static_cast<int>(parse_count(code).value_or(0));
+    status = static_cast<int>(parse_number<uint64_t>(code).value_or(0));
     return;
   }
   const size_t colon = line.find(':');
@@ -82,7 +74,7 @@ std::optional<ContentRange> ResponseHead::range() const {
 
 std::optional<uint64_t> ResponseHead::content_length() const {
   const std::string* value = find("content-length");
-  return value == nullptr ? std::nullopt : parse_count(*value);
+  return value == nullptr ? std::nullopt : parse_number<uint64_t>(*value);
 }
 
 std::string ResponseHead::etag() const {
