@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <concepts>
 #include <span>
 
 #include "base/excerpt.h"
@@ -248,24 +247,14 @@ Structure read_structure(const Value& record) {
 }
 
 // Builds the pickle of a structure.
-class Encoder {
+class Encoder : public pickle::OpcodeStream<Encoder> {
  public:
-  Encoder& op(Op opcode) { return put(static_cast<uint8_t>(opcode)); }
-  template <std::integral T>
-  Encoder& put(T number) {
-    return put(std::as_bytes(std::span(&number, 1)));
-  }
-  Encoder& put(Bytes bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-    return *this;
-  }
   Encoder& text(std::string_view text) {
     return op(Op::bin_unicode8).put(static_cast<uint64_t>(text.size())).put(as_bytes(text));
   }
   Encoder& global(std::string_view module, std::string_view name) {
     return op(Op::global).put(as_bytes(module)).put('\n').put(as_bytes(name)).put('\n');
   }
-  Encoder& integer(int64_t value) { return op(Op::long1).put(uint8_t{sizeof(value)}).put(value); }
   Encoder& real(double value) { return op(Op::bin_float).put(__builtin_bswap64(std::bit_cast<uint64_t>(value))); }
 
   // numpy.ndarray over a bytearray: the array is writable, as torch requires.
@@ -275,7 +264,7 @@ class Encoder {
   // All before the data, after which come kArrayEnd bytes.
   Encoder& array_head(std::initializer_list<int64_t> shape, std::string_view type, uint64_t n_bytes) {
     global("numpy", "ndarray").op(Op::mark).op(Op::mark);
-    for (const int64_t dim : shape) integer(dim);
+    for (const int64_t dim : shape) long_integer(dim);
     return op(Op::tuple).text(type).op(Op::byte_array8).put(n_bytes);
   }
   static constexpr size_t kArrayEnd = 2;
@@ -284,12 +273,6 @@ class Encoder {
     for (const auto& label : species) text(label);
     return op(Op::appends);
   }
-
-  Bytes bytes() const { return bytes_; }
-  std::vector<std::byte> take() { return std::move(bytes_); }
-
- private:
-  std::vector<std::byte> bytes_;
 };
 
 template <typename T, typename Write>

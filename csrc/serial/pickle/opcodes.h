@@ -1,12 +1,16 @@
 // Opcodes of Python's pickles that the reader supports, and the names of all.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "base/bytes.h"
 #include "model/value.h"
 
 namespace atompack::pickle {
@@ -54,6 +58,28 @@ enum class Op : uint8_t {
   build = 'b',
   new_object = 0x81,
   bin_persid = 'Q',
+};
+
+// Pickles that are written opcode by opcode; Self adds what it needs to these.
+template <typename Self>
+class OpcodeStream {
+ public:
+  Self& op(Op opcode) { return put(static_cast<uint8_t>(opcode)); }
+  template <std::integral T>
+  Self& put(T number) {
+    return put(std::as_bytes(std::span(&number, 1)));
+  }
+  Self& put(Bytes bytes) {
+    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
+    return static_cast<Self&>(*this);
+  }
+  Self& long_integer(int64_t value) { return op(Op::long1).put(uint8_t{sizeof(value)}).put(value); }
+
+  Bytes bytes() const { return bytes_; }
+  std::vector<std::byte> take() { return std::move(bytes_); }
+
+ protected:
+  std::vector<std::byte> bytes_;
 };
 
 // Returns "0x81 NEWOBJ", or only the number if Python has no such opcode.

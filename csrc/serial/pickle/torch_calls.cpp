@@ -1,7 +1,7 @@
 #include "serial/pickle/torch_calls.h"
 
 #include <algorithm>
-#include <concepts>
+
 
 #include "base/checked_math.h"
 #include "base/error.h"
@@ -18,33 +18,18 @@ namespace {
 constexpr unsigned char kMagicPickle[] = {0x8A, 10, 0x6C, 0xFC, 0x9C, 0x46, 0xF9, 0x20, 0x6A, 0xA8, 0x50, 0x19};
 constexpr std::string_view kKey = "0";  // torch uses the storage's address, which has no meaning to readers
 
-class Stream {
+class Stream : public OpcodeStream<Stream> {
  public:
-  Stream& op(Op opcode) { return put(static_cast<uint8_t>(opcode)); }
-  template <std::integral T>
-  Stream& put(T number) {
-    return put(std::as_bytes(std::span(&number, 1)));
-  }
-  Stream& put(Bytes bytes) {
-    bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-    return *this;
-  }
   Stream& start() { return op(Op::proto).put(uint8_t{2}); }
   Stream& stop() { return op(Op::stop); }
   Stream& text(std::string_view text) {
     return op(Op::bin_unicode).put(static_cast<uint32_t>(text.size())).put(as_bytes(text));
   }
   Stream& integer(uint16_t value) { return op(Op::bin_int2).put(value); }
-  Stream& large_integer(int64_t value) { return op(Op::long1).put(uint8_t{sizeof(value)}).put(value); }
-
-  std::vector<std::byte> take() { return std::move(bytes_); }
   std::span<std::byte> grow(size_t n) {
     bytes_.resize(bytes_.size() + n);
     return std::span(bytes_).last(n);
   }
-
- private:
-  std::vector<std::byte> bytes_;
 };
 
 void put_system(Stream& stream) {
@@ -59,7 +44,7 @@ void put_system(Stream& stream) {
 void put_description(Stream& stream, std::string_view class_name, int64_t size) {
   stream.start().op(Op::mark).text("storage");
   stream.op(Op::global).put(as_bytes("torch\n")).put(as_bytes(class_name)).put('\n');
-  stream.text(kKey).text("cpu").large_integer(size).op(Op::none);
+  stream.text(kKey).text("cpu").long_integer(size).op(Op::none);
   stream.op(Op::tuple).op(Op::bin_persid).stop();
 }
 

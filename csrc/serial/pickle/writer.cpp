@@ -7,11 +7,6 @@
 #include "serial/pickle/torch_calls.h"
 
 namespace atompack::pickle {
-namespace {
-
-constexpr int kProtocol = 4;
-
-}  // namespace
 
 std::string Writer::memo_key(char kind, std::string_view what) {
   std::string name(1, kind);
@@ -20,13 +15,8 @@ std::string Writer::memo_key(char kind, std::string_view what) {
 }
 
 Writer::Writer(std::vector<std::byte>& out) : out_(out) {
-  op(Op::proto);
-  put(static_cast<uint8_t>(kProtocol));
-}
-
-template <std::integral T>
-void Writer::put(T number) {
-  put(std::as_bytes(std::span(&number, 1)));
+  constexpr uint8_t kProtocol = 4;
+  op(Op::proto).put(kProtocol);
 }
 
 void Writer::none() { op(Op::none); }
@@ -35,14 +25,11 @@ void Writer::boolean(bool value) { op(value ? Op::new_true : Op::new_false); }
 
 void Writer::integer(int64_t value) {
   if (value >= 0 && value <= UINT8_MAX) {
-    op(Op::bin_int1);
-    put(static_cast<uint8_t>(value));
+    op(Op::bin_int1).put(static_cast<uint8_t>(value));
   } else if (value >= 0 && value <= UINT16_MAX) {
-    op(Op::bin_int2);
-    put(static_cast<uint16_t>(value));
+    op(Op::bin_int2).put(static_cast<uint16_t>(value));
   } else if (value >= INT32_MIN && value <= INT32_MAX) {
-    op(Op::bin_int);
-    put(static_cast<int32_t>(value));
+    op(Op::bin_int).put(static_cast<int32_t>(value));
   } else {
     big_integer(std::as_bytes(std::span(&value, 1)));
   }
@@ -55,11 +42,9 @@ void Writer::big_integer(Bytes bytes) {
   };
   while (bytes.size() > 1 && repeats_sign(bytes.size())) bytes = bytes.first(bytes.size() - 1);
   if (bytes.size() <= UINT8_MAX) {
-    op(Op::long1);
-    put(static_cast<uint8_t>(bytes.size()));
+    op(Op::long1).put(static_cast<uint8_t>(bytes.size()));
   } else if (bytes.size() <= INT32_MAX) {
-    op(Op::long4);
-    put(static_cast<int32_t>(bytes.size()));
+    op(Op::long4).put(static_cast<int32_t>(bytes.size()));
   } else {
     throw UnsupportedFormatError(cat("pickle: int: expected at most ", INT32_MAX, " bytes, got ", bytes.size()));
   }
@@ -67,39 +52,30 @@ void Writer::big_integer(Bytes bytes) {
 }
 
 void Writer::real(double value) {
-  op(Op::bin_float);
-  put(__builtin_bswap64(std::bit_cast<uint64_t>(value)));
+  op(Op::bin_float).put(__builtin_bswap64(std::bit_cast<uint64_t>(value)));
 }
 
-void Writer::write_sized(Op short_form, Op long_form, Op huge_form, Bytes bytes) {
-  if (bytes.size() <= UINT8_MAX) {
-    op(short_form);
-    put(static_cast<uint8_t>(bytes.size()));
-  } else if (bytes.size() <= UINT32_MAX) {
-    op(long_form);
-    put(static_cast<uint32_t>(bytes.size()));
-  } else {
-    op(huge_form);
-    put(static_cast<uint64_t>(bytes.size()));
-  }
-  put(bytes);
+Writer& Writer::put_size(Op short_form, Op long_form, Op huge_form, uint64_t size) {
+  if (size <= UINT8_MAX) return op(short_form).put(static_cast<uint8_t>(size));
+  if (size <= UINT32_MAX) return op(long_form).put(static_cast<uint32_t>(size));
+  return op(huge_form).put(size);
 }
 
 void Writer::text(std::string_view text) {
-  write_sized(Op::short_bin_unicode, Op::bin_unicode, Op::bin_unicode8, as_bytes(text));
+  put_size(Op::short_bin_unicode, Op::bin_unicode, Op::bin_unicode8, text.size()).put(as_bytes(text));
 }
 
-void Writer::bytes(Bytes bytes) { write_sized(Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8, bytes); }
+void Writer::bytes(Bytes bytes) {
+  put_size(Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8, bytes.size()).put(bytes);
+}
 
 bool Writer::recall(std::string_view what) {
   const auto found = memo_.find(what);
   if (found == memo_.end()) return false;
   if (found->second <= UINT8_MAX) {
-    op(Op::bin_get);
-    put(static_cast<uint8_t>(found->second));
+    op(Op::bin_get).put(static_cast<uint8_t>(found->second));
   } else {
-    op(Op::long_bin_get);
-    put(found->second);
+    op(Op::long_bin_get).put(found->second);
   }
   return true;
 }
@@ -126,8 +102,7 @@ void Writer::global(std::string_view module, std::string_view name) {
 }
 
 void Writer::begin_list() {
-  op(Op::empty_list);
-  op(Op::mark);
+  op(Op::empty_list).op(Op::mark);
 }
 
 void Writer::end_list() { op(Op::appends); }
@@ -137,8 +112,7 @@ void Writer::begin_tuple() { op(Op::mark); }
 void Writer::end_tuple() { op(Op::tuple); }
 
 void Writer::begin_dict() {
-  op(Op::empty_dict);
-  op(Op::mark);
+  op(Op::empty_dict).op(Op::mark);
 }
 
 void Writer::end_dict() { op(Op::set_items); }
@@ -152,19 +126,9 @@ void Writer::shape(std::span<const int64_t> shape) {
 }
 
 void Writer::bytes_of(const Array& array) {
-  const uint64_t size = array.bytes();
-  if (size <= UINT8_MAX) {
-    op(Op::short_bin_bytes);
-    put(static_cast<uint8_t>(size));
-  } else if (size <= UINT32_MAX) {
-    op(Op::bin_bytes);
-    put(static_cast<uint32_t>(size));
-  } else {
-    op(Op::bin_bytes8);
-    put(size);
-  }
+  put_size(Op::short_bin_bytes, Op::bin_bytes, Op::bin_bytes8, array.bytes());
   const size_t at = out_.size();
-  out_.resize(at + size);
+  out_.resize(at + array.bytes());
   copy_out(array, std::span(out_).subspan(at));
 }
 
@@ -173,8 +137,7 @@ void Writer::tensor(const Array& array) {
   op(Op::mark);
   global("torch.storage", "_load_from_bytes");
   bytes(encode_storage(array));
-  op(Op::tuple1);
-  op(Op::reduce);
+  op(Op::tuple1).op(Op::reduce);
   integer(0);
   shape(array.shape);
   std::vector<int64_t> strides(array.shape.size());
@@ -186,10 +149,8 @@ void Writer::tensor(const Array& array) {
   shape(strides);
   boolean(array.requires_grad);
   global("collections", "OrderedDict");
-  op(Op::empty_tuple);
-  op(Op::reduce);
-  op(Op::tuple);
-  op(Op::reduce);
+  op(Op::empty_tuple).op(Op::reduce);
+  op(Op::tuple).op(Op::reduce);
 }
 
 void Writer::value(const Value& value) {
@@ -242,8 +203,7 @@ void Writer::value(const Value& value) {
 void Writer::pickled(Bytes pickle) {
   global("pickle", "loads");
   bytes(pickle);
-  op(Op::tuple1);
-  op(Op::reduce);
+  op(Op::tuple1).op(Op::reduce);
 }
 
 void Writer::finish() { op(Op::stop); }
@@ -332,13 +292,12 @@ void Writer::begin_array(std::span<const int64_t> dims, const TypeTable& table, 
   op(Op::mark);
   integer(1);
   shape(dims);
-  native_dtype(table, type);
+  dtype(table, type, true);
   boolean(fortran);
 }
 
 void Writer::end_array() {
-  op(Op::tuple);
-  op(Op::build);
+  op(Op::tuple).op(Op::build);
 }
 
 void Writer::array(const Array& array) {
@@ -367,17 +326,12 @@ void Writer::objects(const Value& value) {
 
 void Writer::scalar(const Array& array) {
   global("numpy.core.multiarray", "scalar");
-  native_dtype(array.table, array.type);
+  dtype(array.table, array.type, true);
   bytes_of(array);
-  op(Op::tuple2);
-  op(Op::reduce);
+  op(Op::tuple2).op(Op::reduce);
 }
 
-void Writer::native_dtype(const TypeTable& table, const ElementType& type) { write_dtype(table, type, true); }
-
-void Writer::dtype(const TypeTable& table, const ElementType& type) { write_dtype(table, type, false); }
-
-void Writer::write_dtype(const TypeTable& table, const ElementType& type, bool native) {
+void Writer::dtype(const TypeTable& table, const ElementType& type, bool native) {
   if (type.kind == ElementKind::bfloat16) throw UnsupportedFormatError("pickle: NumPy has no element type bfloat16");
   const std::string known = memo_key('d', identity_of(table, type, native));
   if (recall(known)) return;
@@ -385,8 +339,7 @@ void Writer::write_dtype(const TypeTable& table, const ElementType& type, bool n
   text(type_code(type));
   boolean(false);
   boolean(true);
-  op(Op::tuple3);
-  op(Op::reduce);
+  op(Op::tuple3).op(Op::reduce);
   const bool is_date = !type.unit.empty();
   const DtypeNumbers numbers = numbers_of(type);
   op(Op::mark);
@@ -407,8 +360,7 @@ void Writer::write_dtype(const TypeTable& table, const ElementType& type, bool n
     end_tuple();
     op(Op::tuple2);
   }
-  op(Op::tuple);
-  op(Op::build);
+  op(Op::tuple).op(Op::build);
   remember(known);
 }
 
@@ -424,7 +376,7 @@ void Writer::fields(const TypeTable& table, const ElementType& type, bool native
   begin_dict();
   for (const ElementField& field : fields) {
     key(field.name);
-    write_dtype(table, table.types[field.type], native);
+    dtype(table, table.types[field.type], native);
     integer(field.offset);
     op(Op::tuple2);
   }

@@ -40,7 +40,8 @@ class Writer {
   void array(const Array& array);
   void scalar(const Array& array);
   void tensor(const Array& array);
-  void dtype(const TypeTable& table, const ElementType& type);
+  // `native`: in native byte order, whatever that of the type.
+  void dtype(const TypeTable& table, const ElementType& type, bool native = false);
   // An object array: its values follow, in the given order.
   void begin_objects(std::span<const int64_t> shape, bool fortran);
   void end_objects();
@@ -69,11 +70,19 @@ class Writer {
     size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
   };
 
-  void op(Op opcode) { out_.push_back(static_cast<std::byte>(opcode)); }
+  Writer& op(Op opcode) {
+    out_.push_back(static_cast<std::byte>(opcode));
+    return *this;
+  }
   template <std::integral T>
-  void put(T number);
-  void put(Bytes bytes) { out_.insert(out_.end(), bytes.begin(), bytes.end()); }
-  void write_sized(Op short_form, Op long_form, Op huge_form, Bytes bytes);
+  Writer& put(T number) {
+    return put(std::as_bytes(std::span(&number, 1)));
+  }
+  Writer& put(Bytes bytes) {
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+    return *this;
+  }
+  Writer& put_size(Op short_form, Op long_form, Op huge_form, uint64_t size);
   void bytes_of(const Array& array);
   // Memo keys start with a letter for the kind of thing: string, global, element type.
   static std::string memo_key(char kind, std::string_view what);
@@ -83,8 +92,7 @@ class Writer {
 
   void begin_array(std::span<const int64_t> shape, const TypeTable& table, const ElementType& type, bool fortran);
   void end_array();
-  void native_dtype(const TypeTable& table, const ElementType& type);
-  void write_dtype(const TypeTable& table, const ElementType& type, bool native);
+
   void fields(const TypeTable& table, const ElementType& type, bool native);
   void objects(const Value& array);
   void shape(std::span<const int64_t> shape);
