@@ -204,13 +204,7 @@ Batch fill_batch(const MoleculeSource& source, const plan::FieldSet& fields, con
         filler.fill(static_cast<int64_t>(i), staged->records[i]);
         continue;
       }
-      std::span<std::byte> buffer;
-      if (source.needs_scratch(index)) {
-        const auto decoded = static_cast<size_t>(plan.extents[i].decoded_bytes);
-        if (scratch.size() < decoded) scratch.resize(decoded);
-        buffer = std::span(scratch).first(decoded);
-      }
-      filler.fill(static_cast<int64_t>(i), source.decode(index, buffer));
+      filler.fill(static_cast<int64_t>(i), decode(source, index, plan.extents[i], scratch));
     }
     release_large_scratch();
   });

@@ -45,12 +45,7 @@ class ResidentBuilder::Recorder final : public MoleculeVisitor {
     form_.fields.clear();
     memory_ = memory;
     size_ = 0;
-    std::span<std::byte> scratch;
-    if (source.needs_scratch(number)) {
-      scratch_.resize(std::max(scratch_.size(), static_cast<size_t>(extent.decoded_bytes)));
-      scratch = std::span(scratch_).first(static_cast<size_t>(extent.decoded_bytes));
-    }
-    source.visit(number, source.decode(number, scratch), *this);
+    source.visit(number, decode(source, number, extent, scratch_), *this);
     entry_.offset = size_;
     if (form_ != last_form_ || !has_last_) {
       last_form_number_ = builder_.add_form(form_);

@@ -144,4 +144,13 @@ class MoleculeSource {
   }
 };
 
+// Decodes a record of this extent, if needed into `scratch`, which only grows.
+inline Bytes decode(const MoleculeSource& source, int64_t index, const MoleculeExtent& extent,
+                    std::vector<std::byte>& scratch) {
+  if (!source.needs_scratch(index)) return source.decode(index, {});
+  const auto decoded_bytes = static_cast<size_t>(extent.decoded_bytes);
+  if (scratch.size() < decoded_bytes) scratch.resize(decoded_bytes);
+  return source.decode(index, std::span(scratch).first(decoded_bytes));
+}
+
 }  // namespace atompack

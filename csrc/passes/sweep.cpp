@@ -6,13 +6,7 @@ namespace atompack::passes {
 
 void visit_molecule(const MoleculeSource& source, int64_t index, std::vector<std::byte>& scratch,
                     MoleculeVisitor& visitor) {
-  const auto decoded_bytes = static_cast<size_t>(source.extent(index).decoded_bytes);
-  std::span<std::byte> room;
-  if (source.needs_scratch(index)) {
-    if (scratch.size() < decoded_bytes) scratch.resize(decoded_bytes);
-    room = std::span(scratch).first(decoded_bytes);
-  }
-  source.visit(index, source.decode(index, room), visitor);
+  source.visit(index, decode(source, index, source.extent(index), scratch), visitor);
 }
 
 std::vector<int64_t> Sweep::numbers(int64_t first, int64_t last) const {

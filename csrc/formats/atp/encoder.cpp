@@ -5,6 +5,7 @@
 #include <limits>
 #include <tuple>
 
+#include "formats/atp/record.h"
 #include "model/fields.h"
 
 namespace atompack::atp {
@@ -71,14 +72,7 @@ SchemaEntry entry_of(const Column& column, Level level, const Value& value, cons
   return entry_for(stored_scope(column), column.key, *tag, type, row_shape);
 }
 
-std::string head_of(const SchemaEntry& entry) {
-  std::string head;
-  head += static_cast<char>(entry.scope);
-  head += static_cast<char>(entry.key.size());
-  head += entry.key;
-  head += static_cast<char>(entry.tag);
-  return head;
-}
+
 
 void check_format(const SchemaEntry& entry, RecordRules& rules) {
   if (!needs_format_3(entry.scope, entry.tag)) return;
@@ -204,7 +198,7 @@ std::optional<Encoder::Section> Encoder::section_of(const Column& column, Schema
     known.add(entry);
     if (section) return;
     const uint64_t row_bytes = static_cast<uint64_t>(row_shape.numel()) * item_bytes(value.dtype);
-    section = Section{&column, level, traits_of(entry.tag).form == Form::tensor, head_of(entry), row_bytes, row_shape};
+    section = Section{&column, level, traits_of(entry.tag).form == Form::tensor, section_header(entry), row_bytes, row_shape};
   };
   for (int64_t i = 0; i < size(); ++i) {
     const auto at = static_cast<size_t>(row(i));
@@ -426,8 +420,7 @@ RecordRules derive_rules(const Reader& reader) {
   SectionCollector sections(reader, rules);
   std::vector<std::byte> scratch;
   for (int64_t i = 0; i < reader.size(); ++i) {
-    if (reader.needs_scratch(i)) scratch.resize(static_cast<size_t>(reader.extent(i).decoded_bytes));
-    sections.collect(i, reader.decode(i, scratch));
+    sections.collect(i, decode(reader, i, reader.extent(i), scratch));
   }
   sections.join();
   rules.is_fixed = reader.size() > 0;

@@ -36,11 +36,7 @@ class FieldCollector final : public MoleculeVisitor {
   std::map<std::pair<Scope, std::string>, FieldDeclaration> found_;
 };
 
-void collect(const MoleculeSource& source, int64_t index, std::vector<std::byte>& scratch, FieldCollector& collector) {
-  const auto decoded_bytes = static_cast<size_t>(source.extent(index).decoded_bytes);
-  if (source.needs_scratch(index)) scratch.resize(decoded_bytes);
-  source.visit(index, source.decode(index, scratch), collector);
-}
+
 
 }  // namespace
 
@@ -49,7 +45,7 @@ std::vector<FieldDeclaration> scan_fields(const MoleculeSource& source) {
   std::vector<std::byte> scratch;
   for (int64_t i = 0; i < source.size(); ++i) {
     try {
-      collect(source, i, scratch, collector);
+      source.visit(i, decode(source, i, source.extent(i), scratch), collector);
     } catch (const DataError&) {
       continue;  // reported when that molecule is read
     }

@@ -8,9 +8,6 @@
 #include "base/utf8.h"
 
 namespace atompack::atp {
-namespace {
-
-constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 std::string section_header(const SchemaEntry& entry) {
   std::string header;
@@ -20,6 +17,10 @@ std::string section_header(const SchemaEntry& entry) {
   header += static_cast<char>(entry.tag);
   return header;
 }
+
+namespace {
+
+constexpr uint64_t kMaxBytes = uint64_t{1} << 62;
 
 // Row shape, if the schema determines it.
 std::optional<Shape> declared_shape(const SchemaEntry& entry) {

@@ -18,6 +18,9 @@ struct RawSection {
 };
 RawSection read_section(ByteCursor& cursor);
 
+// What a section begins with: kind, key length, key, tag.
+std::string section_header(const SchemaEntry& entry);
+
 // True for sections that readers return: those of known kinds, and known builtin fields.
 bool is_visible(const RawSection& section);
 
@@ -37,7 +40,7 @@ class RecordDecoder {
   void visit(Bytes record, uint64_t indexed_atoms, MoleculeVisitor& visitor) const;
 
  private:
-  // A declared section with its header as stored in a record: kind, key length, key, tag.
+  // A declared section with its header.
   struct Expected {
     std::string header;
     FieldView view;

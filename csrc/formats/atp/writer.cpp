@@ -214,8 +214,7 @@ void Writer::copy(const Reader& from, std::span<const int64_t> indices) {
     SectionCollector sections(from, rules);
     for (const int64_t index : indices) {
       const MoleculeExtent extent = from.extent(index);
-      if (from.needs_scratch(index)) scratch.resize(static_cast<size_t>(extent.decoded_bytes));
-      const Bytes record = from.decode(index, scratch);
+      const Bytes record = decode(from, index, extent, scratch);
       sections.collect(index, record);
       const auto bytes = static_cast<uint32_t>(record.size());
       const auto n_atoms = static_cast<uint32_t>(extent.n_atoms);
