@@ -10,17 +10,13 @@ namespace atompack {
 
 inline uint64_t checked_mul(uint64_t a, uint64_t b, std::string_view what) {
   uint64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product)) {
-    throw CorruptFileError(cat(what, ": ", a, " x ", b, " overflows 64 bits"));
-  }
+  if (__builtin_mul_overflow(a, b, &product)) throw_corrupt(what, ": ", a, " x ", b, " overflows 64 bits");
   return product;
 }
 
 inline uint64_t checked_add(uint64_t a, uint64_t b, std::string_view what) {
   uint64_t sum = 0;
-  if (__builtin_add_overflow(a, b, &sum)) {
-    throw CorruptFileError(cat(what, ": ", a, " + ", b, " overflows 64 bits"));
-  }
+  if (__builtin_add_overflow(a, b, &sum)) throw_corrupt(what, ": ", a, " + ", b, " overflows 64 bits");
   return sum;
 }
 

@@ -116,6 +116,12 @@ class CorruptFileError : public KindOfDataError<CorruptFileError> {
   using KindOfDataError::KindOfDataError;
 };
 
+// Throws one whose message are these parts.
+template <typename... Parts>
+[[noreturn]] void throw_corrupt(const Parts&... parts) {
+  throw CorruptFileError(cat(parts...));
+}
+
 // A valid file whose version, codec or type is not supported.
 class UnsupportedFormatError : public KindOfDataError<UnsupportedFormatError> {
  public:

@@ -64,7 +64,7 @@ void decompress_front(Codec codec, Bytes stored, std::span<std::byte> out) {
   switch (codec) {
     case Codec::none:
       if (stored.size() < out.size()) {
-        throw CorruptFileError(cat("stored bytes: expected at least ", out.size(), ", got ", stored.size()));
+        throw_corrupt("stored bytes: expected at least ", out.size(), ", got ", stored.size());
       }
       if (!out.empty()) std::memcpy(out.data(), stored.data(), out.size());
       return;
@@ -79,9 +79,7 @@ void decompress_front(Codec codec, Bytes stored, std::span<std::byte> out) {
 void decompress(Codec codec, Bytes stored, std::span<std::byte> out) {
   switch (codec) {
     case Codec::none:
-      if (stored.size() != out.size()) {
-        throw CorruptFileError(cat("stored bytes: expected ", out.size(), ", got ", stored.size()));
-      }
+      if (stored.size() != out.size()) throw_corrupt("stored bytes: expected ", out.size(), ", got ", stored.size());
       if (!out.empty()) std::memcpy(out.data(), stored.data(), out.size());
       return;
     case Codec::lz4:

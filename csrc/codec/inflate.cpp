@@ -17,15 +17,9 @@ void inflate(Bytes stream, std::span<std::byte> out) {
   const int status =
       ::uncompress2(reinterpret_cast<Bytef*>(out.data()), &n_out, reinterpret_cast<const Bytef*>(stream.data()), &n_in);
   if (status == Z_MEM_ERROR) throw std::bad_alloc();
-  if (status == Z_BUF_ERROR) {
-    throw CorruptFileError(cat("deflate stream: expected ", out.size(), " bytes, got more"));
-  }
-  if (status != Z_OK) {
-    throw CorruptFileError(cat("deflate stream: expected a complete one, got an error (", ::zError(status), ')'));
-  }
-  if (n_out != out.size()) {
-    throw CorruptFileError(cat("deflate stream: expected ", out.size(), " bytes, got ", n_out));
-  }
+  if (status == Z_BUF_ERROR) throw_corrupt("deflate stream: expected ", out.size(), " bytes, got more");
+  if (status != Z_OK) throw_corrupt("deflate stream: expected a complete one, got an error (", ::zError(status), ')');
+  if (n_out != out.size()) throw_corrupt("deflate stream: expected ", out.size(), " bytes, got ", n_out);
 }
 
 namespace {
@@ -55,7 +49,7 @@ Bytes inflate_whole(Bytes stream, std::vector<std::byte>& memory) {
                                                                 memory.data(), memory.size(), &n_out);
     if (result == LIBDEFLATE_SUCCESS) return Bytes(memory).first(n_out);
     if (result == LIBDEFLATE_INSUFFICIENT_SPACE && memory.size() >= kMaxInflatedBytes) {
-      throw CorruptFileError(cat("zlib stream: expected at most ", kMaxInflatedBytes, " bytes, got more"));
+      throw_corrupt("zlib stream: expected at most ", kMaxInflatedBytes, " bytes, got more");
     }
     if (result != LIBDEFLATE_INSUFFICIENT_SPACE || memory.size() >= max_bytes) {
       throw CorruptFileError("zlib stream: expected a complete one, got damaged bytes");

@@ -25,10 +25,8 @@ void check_sizes(Bytes stored, std::span<std::byte> out) {
 }
 
 void check_decoded(int got, size_t expected) {
-  if (got < 0) throw CorruptFileError(cat("lz4 block: expected ", expected, " bytes, got a damaged block"));
-  if (static_cast<size_t>(got) != expected) {
-    throw CorruptFileError(cat("lz4 block: expected ", expected, " bytes, got ", got));
-  }
+  if (got < 0) throw_corrupt("lz4 block: expected ", expected, " bytes, got a damaged block");
+  if (static_cast<size_t>(got) != expected) throw_corrupt("lz4 block: expected ", expected, " bytes, got ", got);
 }
 
 // A length continues while its bytes are 255.

@@ -100,8 +100,8 @@ ZstdFrame skip_frame(ByteCursor& cursor) {
 }
 
 void check_decompressed(size_t got, size_t expected) {
-  if (ZSTD_isError(got)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(got)));
-  if (got != expected) throw CorruptFileError(cat("zstd: expected ", expected, " bytes, got ", got));
+  if (ZSTD_isError(got)) throw_corrupt("zstd: ", ZSTD_getErrorName(got));
+  if (got != expected) throw_corrupt("zstd: expected ", expected, " bytes, got ", got);
 }
 
 // Streaming decompression allocates the window that a frame claims; the bound limits it to what the frame justifies. Of
@@ -168,7 +168,7 @@ void zstd_decompress_front(Bytes stored, std::span<std::byte> out) {
     const size_t taken = from.pos, made = to.pos;
     const size_t left = ZSTD_decompressStream(context, &to, &from);
     if (ZSTD_getErrorCode(left) == ZSTD_error_frameParameter_windowTooLarge) return copy_front(stored, bound, out);
-    if (ZSTD_isError(left)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(left)));
+    if (ZSTD_isError(left)) throw_corrupt("zstd: ", ZSTD_getErrorName(left));
     if (from.pos == taken && to.pos == made) check_decompressed(to.pos, to.size);  // no more progress is possible
   }
 }
@@ -182,7 +182,7 @@ DecodedContent zstd_decompress_unsized(Bytes stored, uint64_t max_bytes, std::st
   for (size_t left = 0; in.pos < in.size || left != 0;) {
     const size_t taken = in.pos, made = out.pos;
     left = ZSTD_decompressStream(context, &out, &in);
-    if (ZSTD_isError(left)) throw CorruptFileError(cat("zstd: ", ZSTD_getErrorName(left)));
+    if (ZSTD_isError(left)) throw_corrupt("zstd: ", ZSTD_getErrorName(left));
     if (in.pos == taken && out.pos == made) {
       throw CorruptFileError(
           cat("zstd: expected at most ", bound == max_bytes ? limit : "", bound, " bytes, got more"));
@@ -196,7 +196,7 @@ void ZstdDictionary::Free::operator()(ZSTD_DDict_s* dictionary) const { ZSTD_fre
 
 ZstdDictionary::ZstdDictionary(Bytes content) : dictionary_(ZSTD_createDDict(content.data(), content.size())) {
   if (!dictionary_)
-    throw CorruptFileError(cat("zstd dictionary: expected a complete one, got ", content.size(), " bytes"));
+    throw_corrupt("zstd dictionary: expected a complete one, got ", content.size(), " bytes");
 }
 
 void ZstdDictionary::decompress(Bytes frame, std::span<std::byte> out) const {

@@ -92,7 +92,7 @@ std::vector<int64_t> with_rows(int64_t rows, std::span<const int64_t> shape) {
 int64_t add_row_counts(int64_t a, int64_t b) {
   const uint64_t sum = static_cast<uint64_t>(a) + static_cast<uint64_t>(b);
   if (sum > static_cast<uint64_t>(INT64_MAX))
-    throw CorruptFileError(cat("rows of a batch: expected at most ", INT64_MAX, ", got ", sum));
+    throw_corrupt("rows of a batch: expected at most ", INT64_MAX, ", got ", sum);
   return static_cast<int64_t>(sum);
 }
 

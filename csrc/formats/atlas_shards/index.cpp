@@ -55,7 +55,7 @@ class HeaderText {
   }
 
   [[noreturn]] void wrong(std::string_view expected) const {
-    throw CorruptFileError(cat("npy header: expected ", expected, ", got ", excerpt(text_)));
+    throw_corrupt("npy header: expected ", expected, ", got ", excerpt(text_));
   }
 
  private:
@@ -138,10 +138,8 @@ NpyHeader parse_npy_header(Bytes file) {
   const bool is_integer = type.size() == 3 && std::string_view("<>|").find(type[0]) != type.npos &&
                           std::string_view("iu").find(type[1]) != type.npos &&
                           std::string_view("1248").find(type[2]) != type.npos && (type[0] != '|' || type[2] == '1');
-  if (!is_integer) throw CorruptFileError(cat("npy element type: expected integers, got ", excerpt(type)));
-  if (fields.shape.size() != 1) {
-    throw CorruptFileError(cat("npy shape: expected 1 dimension, got ", fields.shape.size()));
-  }
+  if (!is_integer) throw_corrupt("npy element type: expected integers, got ", excerpt(type));
+  if (fields.shape.size() != 1) throw_corrupt("npy shape: expected 1 dimension, got ", fields.shape.size());
   return {.data_begin = cursor.position(),
           .count = fields.shape[0],
           .item_bytes = static_cast<uint8_t>(type[2] - '0'),
@@ -171,9 +169,7 @@ constexpr uint64_t kMaxBytes = uint64_t{1} << 32;
 
 void check_size(const NpyHeader& header, Bytes npy, uint64_t n_blocks) {
   const uint64_t expected = checked_add(n_blocks, 1, "index offsets");
-  if (header.count != expected) {
-    throw CorruptFileError(cat("index: expected ", expected, " offsets, got ", header.count));
-  }
+  if (header.count != expected) throw_corrupt("index: expected ", expected, " offsets, got ", header.count);
   ByteCursor cursor(npy);
   cursor.take(header.data_begin, "npy header");
   cursor.take(checked_mul(header.count, header.item_bytes, "index bytes"), "index offsets");
@@ -213,10 +209,8 @@ void BlockIndex::check(uint64_t data_bytes) const {
   uint64_t before = 0;
   for (uint64_t i = 0; i <= n_blocks_; ++i) {
     const uint64_t here = offset(i);
-    if (here > max_offset) throw CorruptFileError(cat("index: expected no negative offset, got one at ", i));
-    if (here < before) {
-      throw CorruptFileError(cat("index: expected offset ", i, " to be at least ", before, ", got ", here));
-    }
+    if (here > max_offset) throw_corrupt("index: expected no negative offset, got one at ", i);
+    if (here < before) throw_corrupt("index: expected offset ", i, " to be at least ", before, ", got ", here);
     before = here;
   }
   if (before > data_bytes) {
@@ -242,7 +236,7 @@ Block decompress_block(Bytes stored, const codec::ZstdDictionary* dictionary, ui
   if (!frame.content_bytes) throw CorruptFileError("zstd content size: expected one, got none");
   const uint64_t size = *frame.content_bytes;
   const uint64_t bound = frame.bound < max_bytes ? frame.bound : max_bytes;
-  if (size > bound) throw CorruptFileError(cat("zstd content size: expected at most ", bound, " bytes, got ", size));
+  if (size > bound) throw_corrupt("zstd content size: expected at most ", bound, " bytes, got ", size);
   Block block(size);
   const Bytes first = stored.first(frame.stored_bytes);
   dictionary ? dictionary->decompress(first, block.writable()) : codec::zstd_decompress(first, block.writable());
@@ -253,11 +247,9 @@ ParsedBlock::ParsedBlock(Block block, uint64_t n_examples, pickle::Machine& mach
     : block_(std::move(block)), examples_(machine.run_and_keep(block_.bytes())) {
   const Value list = examples_.value();
   if (list.kind() != Kind::list && list.kind() != Kind::tuple) {
-    throw CorruptFileError(cat("block: expected a list of examples, got ", name_of(list.kind())));
+    throw_corrupt("block: expected a list of examples, got ", name_of(list.kind()));
   }
-  if (list.size() < n_examples) {
-    throw CorruptFileError(cat("block: expected ", n_examples, " examples, got ", list.size()));
-  }
+  if (list.size() < n_examples) throw_corrupt("block: expected ", n_examples, " examples, got ", list.size());
 }
 
 }  // namespace atompack::atlas_shards

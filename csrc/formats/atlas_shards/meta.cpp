@@ -41,7 +41,7 @@ json parse(Bytes text) {
   const std::string_view characters = as_text(text);
   try {
     json value = json::parse(characters.begin(), characters.end(), limit_depth);
-    if (!value.is_object()) throw CorruptFileError(cat("JSON: expected an object, got ", describe_value(value)));
+    if (!value.is_object()) throw_corrupt("JSON: expected an object, got ", describe_value(value));
     return value;
   } catch (const json::exception&) {
     // The library's message quotes the file, whose bytes may be anything.

@@ -58,12 +58,10 @@ void check_index_size(const io::OpenFile& index, uint64_t n_blocks) {
   front.resize(index.read_at(0, front));
   const NpyHeader header = parse_npy_header(front);
   const uint64_t expected = checked_add(n_blocks, 1, "index offsets");
-  if (header.count != expected) {
-    throw CorruptFileError(cat("index: expected ", expected, " offsets, got ", header.count));
-  }
+  if (header.count != expected) throw_corrupt("index: expected ", expected, " offsets, got ", header.count);
   const uint64_t bytes = checked_mul(header.count, header.item_bytes, "index bytes");
   if (const uint64_t size = index.size(); checked_add(header.data_begin, bytes, "index bytes") > size) {
-    throw CorruptFileError(cat("index: expected ", bytes, " bytes at ", header.data_begin, ", got a file of ", size));
+    throw_corrupt("index: expected ", bytes, " bytes at ", header.data_begin, ", got a file of ", size);
   }
 }
 
@@ -84,7 +82,7 @@ void check_blocks(const io::OpenFile& index_file, const io::OpenFile& data, cons
   for (uint64_t block = 0; block < meta.n_blocks(); ++block) {
     const uint64_t max_count = max_examples(data, index.range(block), meta.strategy);
     if (const uint64_t claimed = meta.examples_in(block); claimed > max_count) {
-      throw CorruptFileError(cat("block ", block, ": expected at most ", max_count, " examples, got ", claimed));
+      throw_corrupt("block ", block, ": expected at most ", max_count, " examples, got ", claimed);
     }
   }
 }

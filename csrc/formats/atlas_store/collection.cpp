@@ -281,7 +281,7 @@ class FooterDecoder {
   void check_version() {
     const uint64_t version = natural(in_, "version in the footer");
     if (version == container_.version) return;
-    throw CorruptFileError(cat("version in the footer: expected ", container_.version, ", got ", version));
+    throw_corrupt("version in the footer: expected ", container_.version, ", got ", version);
   }
 
   uint64_t decode_number() { return index(in_, metadata_.n_dataset_schemas(), "schema of a dataset"); }
@@ -294,7 +294,7 @@ class FooterDecoder {
       if (const auto type = kind_of(kTypes, name)) return {*type, {}};
       throw UnsupportedFormatError(cat("dtype: expected a known type, got ", excerpt(name)));
     }
-    if (depth == kMaxLists) throw CorruptFileError(cat("dtype: expected at most ", kMaxLists, " lists, got more"));
+    if (depth == kMaxLists) throw_corrupt("dtype: expected at most ", kMaxLists, " lists, got more");
     tag(in_, kListTags, "dtype");
     DataType type;
     fields(in_, "type in a list", [&] { type = decode_dtype(depth + 1); });
@@ -373,8 +373,7 @@ class FooterDecoder {
 
   ByteRange checked(ByteRange range) const {
     if (range.offset >= kHeaderBytes && range.offset <= end_ && range.length <= end_ - range.offset) return range;
-    throw CorruptFileError(cat("segment: expected a range in ", kHeaderBytes, "..", end_, ", got ", range.length,
-                               " bytes at ", range.offset));
+    throw_corrupt("segment: expected a range in ", kHeaderBytes, "..", end_, ", got ", range.length, " bytes at ", range.offset);
   }
 
   void decode_segment() {
@@ -402,7 +401,7 @@ class FooterDecoder {
 
   // False if the dataset is deleted.
   bool add_dataset(std::string_view name, uint64_t schema) {
-    if (!names_.insert(name).second) throw CorruptFileError(cat("datasets: duplicate name ", excerpt(name)));
+    if (!names_.insert(name).second) throw_corrupt("datasets: duplicate name ", excerpt(name));
     const bool is_deleted = std::ranges::binary_search(deleted_, ordinal_++);
     if (!is_deleted) metadata_.add_dataset(name, schema);
     return !is_deleted;
@@ -460,7 +459,7 @@ std::vector<uint32_t> read_mask(const io::OpenFile* file, uint64_t max_bytes) {
     if (bytes.empty()) return ordinals;
     ByteCursor cursor(bytes);
     if (as_text(cursor.take(kMaskMagic.size(), "magic")) != kMaskMagic) {
-      throw CorruptFileError(cat("magic: expected ", kMaskMagic, " at the beginning"));
+      throw_corrupt("magic: expected ", kMaskMagic, " at the beginning");
     }
     const auto version = cursor.read_le<uint32_t>("version");
     if (version != 1) throw UnsupportedFormatError(cat("version of the deletion mask: expected 1, got ", version));
@@ -474,7 +473,7 @@ std::vector<uint32_t> read_mask(const io::OpenFile* file, uint64_t max_bytes) {
 
 void check_magic(Bytes found, std::string_view where) {
   if (as_text(found) == kMagic) return;
-  throw CorruptFileError(cat("magic: expected ", kMagic, " at the ", where));
+  throw_corrupt("magic: expected ", kMagic, " at the ", where);
 }
 
 // The frame: its version, and the range of the footer.
@@ -486,7 +485,7 @@ struct Frame {
 Frame read_frame(const io::ByteSource& file, io::RangeBuffer& buffer) {
   constexpr uint64_t kMinBytes = kHeaderBytes + kTrailerBytes;
   if (file.length() < kMinBytes)
-    throw CorruptFileError(cat("size: expected at least ", kMinBytes, " bytes, got ", file.length()));
+    throw_corrupt("size: expected at least ", kMinBytes, " bytes, got ", file.length());
   const uint64_t n_end = file.is_mapped() ? file.length() : std::min(file.length(), kUsualEndBytes);
   const Bytes end = file.bytes(file.length() - n_end, n_end, buffer);
   ByteCursor trailer(end.last(kTrailerBytes));
@@ -500,10 +499,10 @@ Frame read_frame(const io::ByteSource& file, io::RangeBuffer& buffer) {
   ByteCursor first(file.bytes(0, kHeaderBytes, first_buffer));
   check_magic(first.take(kMagic.size(), "magic"), "beginning");
   if (const auto at_first = first.read_le<uint32_t>("version"); at_first != version) {
-    throw CorruptFileError(cat("version at the beginning: expected ", version, " as at the end, got ", at_first));
+    throw_corrupt("version at the beginning: expected ", version, " as at the end, got ", at_first);
   }
   if (const uint64_t limit = file.length() - kMinBytes; footer_bytes > limit) {
-    throw CorruptFileError(cat("footer size: expected at most ", limit, ", got ", footer_bytes));
+    throw_corrupt("footer size: expected at most ", limit, ", got ", footer_bytes);
   }
   return {version, {file.length() - kTrailerBytes - footer_bytes, footer_bytes}};
 }

@@ -26,8 +26,7 @@ void check_magic_and_version(Bytes slot) {
 void check_range(const char* what, uint64_t offset, uint64_t length, uint64_t data_start, uint64_t file_size) {
   if (offset == 0 && length == 0) return;
   if (offset < data_start || offset > file_size || length == 0 || length > file_size - offset) {
-    throw CorruptFileError(cat(what, ": expected a range between ", data_start, " and ", file_size, ", got ", length,
-                               " bytes at ", offset));
+    throw_corrupt(what, ": expected a range between ", data_start, " and ", file_size, ", got ", length, " bytes at ", offset);
   }
 }
 
@@ -125,9 +124,7 @@ Header choose_header(Bytes slots, uint64_t file_size) {
       why[i] = error.shift_offset(i * Header::kEncodedSize).what();
     }
   }
-  if (!valid[0] && !valid[1]) {
-    throw CorruptFileError(cat("no valid header slot: slot A: ", why[0], "; slot B: ", why[1]));
-  }
+  if (!valid[0] && !valid[1]) throw_corrupt("no valid header slot: slot A: ", why[0], "; slot B: ", why[1]);
   if (!valid[1] || (valid[0] && valid[0]->generation >= valid[1]->generation)) return *valid[0];
   return *valid[1];
 }

@@ -15,7 +15,7 @@ std::array<SlotState, 2> describe_slots(const io::Location& location) {
     std::array<std::byte, Header::kEncodedSize> bytes{};
     const size_t got = file->read_at(i * bytes.size(), bytes);
     try {
-      if (got < bytes.size()) throw CorruptFileError(cat("header slot: expected ", bytes.size(), " bytes, got ", got));
+      if (got < bytes.size()) throw_corrupt("header slot: expected ", bytes.size(), " bytes, got ", got);
       slots[i].header = Header::decode(bytes, file_size);
     } catch (DataError& error) {
       slots[i].problem = error.shift_offset(i * bytes.size()).what();

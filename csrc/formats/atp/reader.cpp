@@ -156,9 +156,7 @@ void Reader::check_slots() const {
     longest = std::max(longest, bytes);
     if (longest > largest && held > total) return;
   }
-  if (longest > largest) {
-    throw CorruptFileError(cat("schema slot bytes: all records hold ", held, ", got ", total, " in all"));
-  }
+  if (longest > largest) throw_corrupt("schema slot bytes: all records hold ", held, ", got ", total, " in all");
   throw CorruptFileError(cat("schema slot bytes: the longest record holds ", longest, ", got ", largest)).at_field(key);
 }
 
@@ -194,12 +192,10 @@ MoleculeExtent Reader::extent(int64_t index) const {
     found.validate(header_.data_start, header_.committed_end());
     const uint64_t bound = bound_of(found);
     if (found.decoded_bytes > bound || (header_.codec == codec::Codec::none && found.decoded_bytes != bound)) {
-      throw CorruptFileError(cat("index entry: ", found.stored_bytes, " stored bytes (", name_of(header_.codec),
-                                 ") hold at most ", bound, ", got an uncompressed size of ", found.decoded_bytes));
+      throw_corrupt("index entry: ", found.stored_bytes, " stored bytes (", name_of(header_.codec), ") hold at most ", bound, ", got an uncompressed size of ", found.decoded_bytes);
     }
     if (const uint64_t needed = decoder_->min_bytes(found.n_atoms); needed > found.decoded_bytes) {
-      throw CorruptFileError(cat("index entry: a record of ", found.n_atoms, " atoms takes at least ", needed,
-                                 " bytes, got ", found.decoded_bytes));
+      throw_corrupt("index entry: a record of ", found.n_atoms, " atoms takes at least ", needed, " bytes, got ", found.decoded_bytes);
     }
   });
   return {found.n_atoms, found.decoded_bytes, found.decoded_bytes * codec::work_factor(header_.codec)};

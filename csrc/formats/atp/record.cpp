@@ -37,7 +37,7 @@ Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint6
   ByteCursor cursor(payload);
   const auto rank = cursor.read_le<uint8_t>("tensor rank");
   if (rank > Shape::kMaxRank)
-    throw CorruptFileError(cat("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank}));
+    throw_corrupt("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank});
   const bool per_atom = view.type.level == Level::atom;
   if (per_atom && rank == 0) throw CorruptFileError("tensor rank: expected at least 1 for values per atom, got 0");
   uint64_t max_bytes = traits.element_bytes;  // zero dimensions count as 1: no product of some of them may overflow
@@ -46,19 +46,17 @@ Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint6
     const auto dim = cursor.read_le<uint32_t>("tensor dimension");
     empty = empty || dim == 0;
     if (per_atom && i == 0) {
-      if (dim != n_atoms) throw CorruptFileError(cat("tensor rows: expected ", n_atoms, ", got ", dim));
+      if (dim != n_atoms) throw_corrupt("tensor rows: expected ", n_atoms, ", got ", dim);
     } else {
       view.row_shape.push_back(dim);
     }
     max_bytes = checked_mul(max_bytes, std::max(dim, 1U), "tensor size");
   }
   if (max_bytes > kMaxBytes) {
-    throw CorruptFileError(cat("tensor size: expected less than 4 GiB, got dimensions of ", max_bytes, " bytes"));
+    throw_corrupt("tensor size: expected less than 4 GiB, got dimensions of ", max_bytes, " bytes");
   }
   const uint64_t bytes = empty ? 0 : max_bytes;
-  if (cursor.remaining() != bytes) {
-    throw CorruptFileError(cat("tensor values: expected ", bytes, " bytes, got ", cursor.remaining()));
-  }
+  if (cursor.remaining() != bytes) throw_corrupt("tensor values: expected ", bytes, " bytes, got ", cursor.remaining());
   return cursor.take(bytes, "tensor values");
 }
 
@@ -180,7 +178,7 @@ void RecordDecoder::visit_section(ByteCursor& cursor, Bytes record, uint64_t n_a
   Bytes data;
   try {
     if (!expected->any_length) {
-      throw CorruptFileError(cat("payload length: expected ", expected->payload_bytes * rows, ", got ", length));
+      throw_corrupt("payload length: expected ", expected->payload_bytes * rows, ", got ", length);
     }
     view.row_shape = Shape{};
     data = read_value(view, static_cast<uint8_t>(expected->header.back()), payload, n_atoms);
@@ -204,7 +202,7 @@ void RecordDecoder::visit_unexpected(ByteCursor& cursor, uint64_t n_atoms, Molec
           cat("type tag: expected ", int{entries_[listed].tag}, " as in the schema, got ", int{tag}));
     }
     const std::optional<FieldType> type = field_type(view.scope, view.key, tag);
-    if (!type) throw CorruptFileError(cat("type tag: ", int{tag}, " is invalid here"));
+    if (!type) throw_corrupt("type tag: ", int{tag}, " is invalid here");
     view.type = *type;
     data = read_value(view, tag, section.payload, n_atoms);
     view.scope = field_scope(view.scope, view.key, view.type, view.row_shape);

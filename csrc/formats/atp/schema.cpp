@@ -214,7 +214,7 @@ void check_slot(const TagTraits& traits, uint32_t slot_bytes) {
   const bool possible = sized_elsewhere             ? slot_bytes == 0
                         : fixed_by_tag(traits.form) ? slot_bytes == traits.element_bytes
                                                     : slot_bytes % traits.element_bytes == 0;
-  if (!possible) throw CorruptFileError(cat("schema slot bytes: ", slot_bytes, " is invalid for this type tag"));
+  if (!possible) throw_corrupt("schema slot bytes: ", slot_bytes, " is invalid for this type tag");
 }
 
 RawSchemaEntry read_entry(ByteCursor& cursor) {
@@ -244,11 +244,11 @@ bool is_visible(const RawSchemaEntry& raw) {
 }
 
 void check_form(const RawSchemaEntry& raw) {
-  if (raw.per_atom > 1) throw CorruptFileError(cat("schema per-atom flag: expected 0 or 1, got ", int{raw.per_atom}));
-  if (raw.tag >= kTagCount) throw CorruptFileError(cat("schema type tag: expected 0 to 17, got ", int{raw.tag}));
+  if (raw.per_atom > 1) throw_corrupt("schema per-atom flag: expected 0 or 1, got ", int{raw.per_atom});
+  if (raw.tag >= kTagCount) throw_corrupt("schema type tag: expected 0 to 17, got ", int{raw.tag});
   const TagTraits& traits = traits_of(raw.tag);
   if (raw.element_bytes != traits.element_bytes) {
-    throw CorruptFileError(cat("schema element bytes: expected ", traits.element_bytes, ", got ", raw.element_bytes));
+    throw_corrupt("schema element bytes: expected ", traits.element_bytes, ", got ", raw.element_bytes);
   }
   check_slot(traits, raw.slot_bytes);
 }
@@ -256,7 +256,7 @@ void check_form(const RawSchemaEntry& raw) {
 SchemaEntry checked(RawSchemaEntry raw) {
   const auto scope = static_cast<Scope>(raw.kind);
   const std::optional<FieldType> type = field_type(scope, raw.key, raw.tag);
-  if (!type) throw CorruptFileError(cat("schema type tag: ", int{raw.tag}, " is invalid here"));
+  if (!type) throw_corrupt("schema type tag: ", int{raw.tag}, " is invalid here");
   if ((type->level == Level::atom) != (raw.per_atom == 1)) {
     throw CorruptFileError(
         cat("schema per-atom flag: expected ", type->level == Level::atom, ", got ", int{raw.per_atom}));

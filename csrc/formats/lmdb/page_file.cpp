@@ -41,9 +41,7 @@ Header PageFile::last_commit() const {
 
 Header PageFile::header_at(uint64_t offset) const {
   const uint64_t size = bytes_->length();
-  if (size < kHeaderBytes || offset > size - kHeaderBytes) {
-    throw CorruptFileError(cat("expected an LMDB file, got ", size, " bytes"));
-  }
+  if (size < kHeaderBytes || offset > size - kHeaderBytes) throw_corrupt("expected an LMDB file, got ", size, " bytes");
   io::RangeBuffer buffer;
   const Bytes bytes = bytes_->bytes(offset, kHeaderBytes, buffer);
   const std::byte* const meta = bytes.data() + kPageHeader;

@@ -49,7 +49,7 @@ std::string_view take_key(ByteCursor& in, uint32_t n_bytes) {
 
 uint8_t take_code(ByteCursor& in, uint8_t last, std::string_view what) {
   const auto code = in.read_le<uint8_t>(what);
-  if (code > last) throw CorruptFileError(cat(what, ": expected up to ", int{last}, ", got ", int{code}));
+  if (code > last) throw_corrupt(what, ": expected up to ", int{last}, ", got ", int{code});
   return code;
 }
 
@@ -148,7 +148,7 @@ Index decode_index(Bytes bytes) {
     index.survey.leave_out(take_key(in, key_bytes), count);
   }
   if (in.remaining() % kEntryBytes != 0 || in.remaining() / kEntryBytes != n) {
-    throw CorruptFileError(cat("index: expected ", n, " entries, got ", in.remaining(), " bytes"));
+    throw_corrupt("index: expected ", n, " entries, got ", in.remaining(), " bytes");
   }
   const Bytes entries = in.take(in.remaining(), "entries");
   index.entries.resize(static_cast<size_t>(n));

@@ -12,7 +12,7 @@ RecordWriter::RecordWriter(std::span<std::byte> out, std::span<const double> pos
 
 std::span<std::byte> RecordWriter::take(uint64_t n) {
   if (n > out_.size() - end_) {
-    throw CorruptFileError(cat("expected a molecule of at most ", out_.size(), " bytes as in the index, got more"));
+    throw_corrupt("expected a molecule of at most ", out_.size(), " bytes as in the index, got more");
   }
   const std::span<std::byte> taken = out_.subspan(end_, n);
   end_ += n;

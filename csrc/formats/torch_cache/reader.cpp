@@ -25,9 +25,7 @@ template <typename T>
 [[noreturn]] void fail_index(Bytes row, int64_t n_atoms) {
   for (size_t at = 0; at < row.size(); at += sizeof(T)) {
     const T found = load_le<T>(row.data() + at);
-    if (found < 0 || found >= n_atoms) {
-      throw CorruptFileError(cat("index: expected atoms from 0 to ", n_atoms - 1, ", got ", found));
-    }
+    if (found < 0 || found >= n_atoms) throw_corrupt("index: expected atoms from 0 to ", n_atoms - 1, ", got ", found);
   }
   throw CorruptFileError("index: the file changed while it was read");
 }
@@ -44,7 +42,7 @@ std::vector<int64_t> rows_by_entry(const std::string& section, std::span<const i
   std::vector<int64_t> rows(static_cast<size_t>(n_entries), -1);
   for (size_t row = 0; row < cache_row.size(); ++row) {
     if (cache_row[row] != static_cast<int64_t>(row)) {
-      throw CorruptFileError(cat(section, "/index: cache_row: expected ", row, ", got ", cache_row[row]));
+      throw_corrupt(section, "/index: cache_row: expected ", row, ", got ", cache_row[row]);
     }
     if (entry_idx[row] < 0 || entry_idx[row] >= n_entries) {
       throw CorruptFileError(
@@ -150,7 +148,7 @@ void Cache::check_claims() const {
     for (const VlenColumn& column : contents_.derivatives->columns) claimed += column.total_bytes();
   }
   if (claimed > identity_.size) {
-    throw CorruptFileError(cat("rows: the file of ", identity_.size, " bytes cannot hold their ", claimed, " bytes"));
+    throw_corrupt("rows: the file of ", identity_.size, " bytes cannot hold their ", claimed, " bytes");
   }
 }
 

@@ -63,7 +63,7 @@ class Group {
   }
 
   [[noreturn]] void fail(std::string_view name, std::string_view expected, std::string_view got) const {
-    throw CorruptFileError(cat(place(name), ": expected ", expected, ", got ", got));
+    throw_corrupt(place(name), ": expected ", expected, ", got ", got);
   }
 
  private:
@@ -158,8 +158,7 @@ void check_agreement(const json& settings, const Descriptor& descriptor) {
     const json manifest = settings.value(key, json());
     const json cache = compat.value(key, json());
     if (manifest != cache) {
-      throw CorruptFileError(cat("descriptor_manifest: ", key, ": expected ", cache.dump(-1, ' ', true),
-                                 " as in the cache, got ", manifest.dump(-1, ' ', true)));
+      throw_corrupt("descriptor_manifest: ", key, ": expected ", cache.dump(-1, ' ', true), " as in the cache, got ", manifest.dump(-1, ' ', true));
     }
   }
 }
@@ -232,7 +231,7 @@ void check_text(const Attributes& attributes) {
   for (const auto& [name, value] : attributes) {
     const auto* const text = std::get_if<std::string>(&value);
     if (text != nullptr && !is_utf8(as_bytes(*text))) {
-      throw CorruptFileError(cat("attribute '", name, "': expected UTF-8, got other bytes"));
+      throw_corrupt("attribute '", name, "': expected UTF-8, got other bytes");
     }
   }
 }

@@ -19,7 +19,7 @@ constexpr pickle::Limits kLimits = {.max_bytes = uint64_t{1} << 24};
 constexpr size_t kMaxNesting = 2;  // nested lists instead of arrays
 
 [[noreturn]] void wrong(std::string_view expected, std::string_view got) {
-  throw CorruptFileError(cat("structure: expected ", expected, ", got ", got));
+  throw_corrupt("structure: expected ", expected, ", got ", got);
 }
 
 // Numbers of any kind as float64, with their shape.

@@ -21,7 +21,7 @@ uint64_t rows_of(const ResidentEntry& entry, Level level) {
 
 Shape take_shape(ByteCursor& cursor) {
   const auto rank = cursor.read_le<uint64_t>(kTooShort);
-  if (rank > Shape::kMaxRank) throw CorruptFileError(cat("rank: expected at most ", Shape::kMaxRank, ", got ", rank));
+  if (rank > Shape::kMaxRank) throw_corrupt("rank: expected at most ", Shape::kMaxRank, ", got ", rank);
   Shape shape;
   for (uint64_t i = 0; i < rank; ++i) shape.push_back(cursor.read_le<int64_t>(kTooShort));
   return shape;
@@ -43,7 +43,7 @@ ResidentSource::ResidentSource(std::shared_ptr<const ResidentTables> tables, std
     : tables_(std::move(tables)), owner_(std::move(owner)), memory_(memory), size_(n_molecules) {
   const auto n_entries = static_cast<size_t>(n_molecules) + 1;
   if (n_molecules < 0 || n_entries > memory.size() / sizeof(ResidentEntry)) {
-    throw CorruptFileError(cat("resident molecules: expected ", n_entries, " entries in ", memory.size(), " bytes"));
+    throw_corrupt("resident molecules: expected ", n_entries, " entries in ", memory.size(), " bytes");
   }
   entries_ = {reinterpret_cast<const ResidentEntry*>(memory.data()), n_entries};
   for (size_t i = 0; i < entries_.size(); ++i) {

@@ -66,7 +66,7 @@ struct State {
 // The caller adds the offset.
 template <typename... Parts>
 [[noreturn]] void corrupt(const Parts&... parts) {
-  throw CorruptFileError(cat("pickle: ", parts...));
+  throw_corrupt("pickle: ", parts...);
 }
 
 template <typename... Parts>

@@ -10,15 +10,13 @@ namespace atompack::array_file {
 
 uint64_t footer_bytes(Bytes trailer, uint64_t file_bytes, std::string_view magic) {
   if (trailer.size() < kTrailerBytes) {
-    throw CorruptFileError(cat("trailer: expected ", kTrailerBytes, " bytes, got ", trailer.size()));
+    throw_corrupt("trailer: expected ", kTrailerBytes, " bytes, got ", trailer.size());
   }
   ByteCursor cursor(trailer);
   const auto size = cursor.read_le<uint64_t>("footer size");
-  if (as_text(cursor.take(magic.size(), "magic")) != magic) {
-    throw CorruptFileError(cat("magic: expected ", magic, " at the end"));
-  }
+  if (as_text(cursor.take(magic.size(), "magic")) != magic) throw_corrupt("magic: expected ", magic, " at the end");
   const uint64_t limit = file_bytes - kTrailerBytes;
-  if (size > limit) throw CorruptFileError(cat("footer size: expected at most ", limit, ", got ", size));
+  if (size > limit) throw_corrupt("footer size: expected at most ", limit, ", got ", size);
   return size;
 }
 
@@ -194,7 +192,7 @@ uint64_t load_unsigned(const Archive& archive, uint64_t at, uint64_t bytes) {
 
 void check_index(uint64_t index, Run among, std::string_view what) {
   if (index < among.count) return;
-  throw CorruptFileError(cat(what, ": expected less than ", among.count, ", got ", index));
+  throw_corrupt(what, ": expected less than ", among.count, ", got ", index);
 }
 
 }  // namespace

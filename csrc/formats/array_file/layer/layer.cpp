@@ -23,23 +23,21 @@ Codec codec_of(const BlockRecord& block) {
 Bytes without_prefix(const BlockRecord& block, Bytes stored) {
   ByteCursor cursor(stored);
   if (const auto prefix = cursor.read_le<uint32_t>("lz4 prefix"); prefix != block.decoded_bytes) {
-    throw CorruptFileError(cat("lz4 prefix: expected ", block.decoded_bytes, ", got ", prefix));
+    throw_corrupt("lz4 prefix: expected ", block.decoded_bytes, ", got ", prefix);
   }
   return stored.subspan(cursor.position());
 }
 
 void check_decoded_bytes(const BlockRecord& block, Codec codec, uint64_t stored_bytes, uint64_t bound) {
   if (block.decoded_bytes <= bound && (codec != Codec::none || block.decoded_bytes == bound)) return;
-  throw CorruptFileError(cat("block ", block.id, ": ", stored_bytes, " stored bytes (", name_of(codec),
-                             ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes));
+  throw_corrupt("block ", block.id, ": ", stored_bytes, " stored bytes (", name_of(codec), ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes);
 }
 
 }  // namespace
 
 void check_in_bounds(const BlockRecord& block, uint64_t region_bytes) {
   if (block.offset <= region_bytes && block.stored_bytes <= region_bytes - block.offset) return;
-  throw CorruptFileError(cat("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset,
-                             ", got a region of ", region_bytes));
+  throw_corrupt("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset, ", got a region of ", region_bytes);
 }
 
 BlockView find_block(const BlockRecord& block, Bytes region) {
@@ -174,7 +172,7 @@ void Layer::index_blocks() {
 
 BlockRecord Layer::record(uint32_t id) const {
   const auto found = block_at_.find(id);
-  if (found == block_at_.end()) throw CorruptFileError(cat("chunk: no block ", id, " in the footer"));
+  if (found == block_at_.end()) throw_corrupt("chunk: no block ", id, " in the footer");
   return footer_.block(found->second);
 }
 
@@ -259,8 +257,7 @@ Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
 
 void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes) {
   if (chunk.offset <= block_bytes && chunk.bytes <= block_bytes - chunk.offset) return;
-  throw CorruptFileError(cat("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
-                             ", got a block of ", block_bytes));
+  throw_corrupt("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block, ", got a block of ", block_bytes);
 }
 
 namespace {
@@ -277,10 +274,10 @@ uint64_t footer_and_trailer_bytes(const io::ReadableFile& file, Bytes end) {
   ByteCursor trailer(end.last(std::min<size_t>(end.size(), kTrailerBytes)));
   const auto footer = trailer.read_le<uint64_t>("footer size");
   if (as_text(trailer.take(kLayerMagic.size(), "magic")) != kLayerMagic) {
-    throw CorruptFileError(cat("magic: expected ", kLayerMagic, " at the end"));
+    throw_corrupt("magic: expected ", kLayerMagic, " at the end");
   }
   const uint64_t limit = file.size() - kTrailerBytes;
-  if (footer > limit) throw CorruptFileError(cat("footer size: expected at most ", limit, ", got ", footer));
+  if (footer > limit) throw_corrupt("footer size: expected at most ", limit, ", got ", footer);
   return footer + kTrailerBytes;
 }
 

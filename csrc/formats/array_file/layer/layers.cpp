@@ -102,7 +102,7 @@ std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const 
 
 void check_rank(std::string_view what, uint64_t got, const Array& array) {
   if (got == array.shape.size()) return;
-  throw CorruptFileError(cat(what, ": expected ", array.shape.size(), " axes, got ", got));
+  throw_corrupt(what, ": expected ", array.shape.size(), " axes, got ", got);
 }
 
 }  // namespace

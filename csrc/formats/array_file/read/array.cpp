@@ -156,7 +156,7 @@ void check_extent(const Array& array) {
     if (extent > 0) bytes = checked_mul(bytes, extent, "bytes of the array");
   }
   constexpr uint64_t kMax = std::numeric_limits<int64_t>::max();
-  if (bytes > kMax) throw CorruptFileError(cat("bytes of the array: expected at most ", kMax, ", got ", bytes));
+  if (bytes > kMax) throw_corrupt("bytes of the array: expected at most ", kMax, ", got ", bytes);
 }
 
 std::array<std::byte, 8> fill_item(Type type, const std::optional<Fill>& fill) {

@@ -122,7 +122,7 @@ void check_cells_are_known(const Layers& layers, std::optional<uint32_t> foreign
 }
 
 void check_chunk_bytes(uint64_t expected, uint64_t got) {
-  if (got != expected) throw CorruptFileError(cat("chunk bytes: expected ", expected, ", got ", got));
+  if (got != expected) throw_corrupt("chunk bytes: expected ", expected, ", got ", got);
 }
 
 void repeat(Bytes item, std::span<std::byte> out) {

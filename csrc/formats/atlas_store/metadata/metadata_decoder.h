@@ -54,7 +54,7 @@ class MetadataDecoder {
       if (!has_schemas) throw CorruptFileError("metadata: expected schemas, got none");
       add_numbered_datasets();
     } else if (!numbered_.empty()) {
-      throw CorruptFileError(cat("datasets: expected maps in version ", metadata_.version, ", got numbers"));
+      throw_corrupt("datasets: expected maps in version ", metadata_.version, ", got numbers");
     }
     return std::move(metadata_);
   }
@@ -71,11 +71,11 @@ class MetadataDecoder {
   // A deleted dataset of version 3 keeps its place among the others.
   void add_numbered_datasets() {
     if (metadata_.n_numbers() > 0)
-      throw CorruptFileError(cat("datasets: expected numbers in version ", metadata_.version, ", got maps"));
+      throw_corrupt("datasets: expected numbers in version ", metadata_.version, ", got maps");
     std::vector<bool> is_deleted(numbered_.size());
     for (const uint64_t position : deleted_) {
       if (position >= numbered_.size()) {
-        throw CorruptFileError(cat("deleted: expected numbers below ", numbered_.size(), ", got ", position));
+        throw_corrupt("deleted: expected numbers below ", numbered_.size(), ", got ", position);
       }
       is_deleted[position] = true;
     }

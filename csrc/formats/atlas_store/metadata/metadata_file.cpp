@@ -25,7 +25,7 @@ Codec codec_of(Form form) {
 
 void check_size(uint64_t bytes, uint64_t max_bytes) {
   if (bytes <= max_bytes) return;
-  throw CorruptFileError(cat("metadata: expected at most max_metadata_bytes=", max_bytes, ", got ", bytes));
+  throw_corrupt("metadata: expected at most max_metadata_bytes=", max_bytes, ", got ", bytes);
 }
 
 // An LZ4 block is preceded by its decoded size: memory is allocated once the block is known to have that size.
@@ -35,7 +35,7 @@ codec::DecodedContent decompress_lz4(Bytes stored, uint64_t max_bytes) {
   check_size(size, max_bytes);
   const Bytes block = stored.subspan(cursor.position());
   if (const uint64_t held = codec::lz4_decoded_bytes(block); size != held) {
-    throw CorruptFileError(cat("lz4 prefix: expected ", held, ", got ", size));
+    throw_corrupt("lz4 prefix: expected ", held, ", got ", size);
   }
   codec::DecodedContent content{std::make_unique_for_overwrite<std::byte[]>(size), size};
   codec::decompress(Codec::lz4, block, {content.memory.get(), size});

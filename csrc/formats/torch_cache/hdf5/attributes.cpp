@@ -80,7 +80,7 @@ class AttributeReader {
   AttributeReader(const Hdf5File& file, const std::string& name, const StoredAttribute& stored)
       : file_(file), name_("attribute '" + name + "'"), type_(type_of(file, stored)) {
     n_values_ = read_dataspace(stored.space).n_values();
-    if (n_values_ > 1) throw CorruptFileError(cat(name_, ": expected one value, got ", n_values_));
+    if (n_values_ > 1) throw_corrupt(name_, ": expected one value, got ", n_values_);
     if (n_values_ == 1) value_ = MetadataCursor(stored.value).take(type_.size);
   }
 
@@ -110,7 +110,7 @@ class AttributeReader {
         cat(name_, ": expected ", expected, ", got ", name_of_class(is_text ? TypeClass::text : type_.type)));
   }
   Bytes value() const {
-    if (n_values_ == 0) throw CorruptFileError(cat(name_, ": expected a value, got none"));
+    if (n_values_ == 0) throw_corrupt(name_, ": expected a value, got none");
     return value_;
   }
 
@@ -134,7 +134,7 @@ class AttributeReader {
     const auto unused = static_cast<int>(64 - 8 * type_.size);
     if (type_.is_signed()) return static_cast<int64_t>(bits << unused) >> unused;
     if (bits > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) {
-      throw CorruptFileError(cat(name_, ": expected an int64, got ", bits));
+      throw_corrupt(name_, ": expected an int64, got ", bits);
     }
     return static_cast<int64_t>(bits);
   }
@@ -156,7 +156,7 @@ class AttributeReader {
 
   std::string fixed_text() const {
     if (type_.size == 0 || type_.size > kMaxTextBytes) {
-      throw CorruptFileError(cat(name_, ": expected at most ", kMaxTextBytes, " bytes, got ", type_.size));
+      throw_corrupt(name_, ": expected at most ", kMaxTextBytes, " bytes, got ", type_.size);
     }
     constexpr uint32_t kUpToNull = 0, kSpaces = 2;
     const uint32_t padding = type_.flags & 15;
@@ -170,13 +170,11 @@ class AttributeReader {
   // In the global heap, like rows.
   std::string variable_text() const {
     if (type_.size != VlenColumn::kReferenceBytes) {
-      throw CorruptFileError(cat(name_, ": expected references of 16 bytes, got ", type_.size));
+      throw_corrupt(name_, ": expected references of 16 bytes, got ", type_.size);
     }
     const uint64_t length = load_le<uint32_t>(value_.data());
     if (length == 0) return {};
-    if (length > kMaxTextBytes) {
-      throw CorruptFileError(cat(name_, ": expected at most ", kMaxTextBytes, " bytes, got ", length));
-    }
+    if (length > kMaxTextBytes) throw_corrupt(name_, ": expected at most ", kMaxTextBytes, " bytes, got ", length);
     const io::MemoryBytes whole(file_.bytes());
     const GlobalHeap heap(whole, file_.base());
     const uint64_t at = heap.find(load_le<uint64_t>(value_.data() + 4), load_le<uint32_t>(value_.data() + 12), length);

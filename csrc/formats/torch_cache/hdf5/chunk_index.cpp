@@ -41,7 +41,7 @@ std::vector<ChunkPlace> read_chunk_index(const Hdf5File& file, const ChunkedLayo
   const uint64_t count = n_rows / layout.chunk_rows + (n_rows % layout.chunk_rows != 0 ? 1 : 0);
   // Each chunk has an address in the index.
   if (count > file.bytes().size() / kAddressBytes) {
-    throw CorruptFileError(cat("layout: expected chunks that ", file.bytes().size(), " bytes can hold, got ", count));
+    throw_corrupt("layout: expected chunks that ", file.bytes().size(), " bytes can hold, got ", count);
   }
   std::vector<ChunkPlace> chunks(count);
   // A key: size, filters that were skipped, and the position in each dimension.
@@ -50,7 +50,7 @@ std::vector<ChunkPlace> read_chunk_index(const Hdf5File& file, const ChunkedLayo
   const auto visit = [&](Bytes key, uint64_t address) {
     const auto row = load_le<uint64_t>(key.data() + 8);
     if (row % layout.chunk_rows != 0) {
-      throw CorruptFileError(cat("chunk: expected a multiple of ", layout.chunk_rows, " as its first row, got ", row));
+      throw_corrupt("chunk: expected a multiple of ", layout.chunk_rows, " as its first row, got ", row);
     }
     const uint64_t number = row / layout.chunk_rows;
     if (number >= count) return;  // left over from a larger number of rows

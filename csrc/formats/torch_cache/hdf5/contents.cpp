@@ -40,14 +40,14 @@ class SectionReader {
   // Each row of a section belongs to a different entry.
   static void check_rows(const Dataset& dataset, const std::string& name, uint64_t max_rows) {
     if (dataset.n_rows() > max_rows) {
-      throw CorruptFileError(cat(name, ": expected at most ", max_rows, " rows, got ", dataset.n_rows()));
+      throw_corrupt(name, ": expected at most ", max_rows, " rows, got ", dataset.n_rows());
     }
   }
 
   static std::vector<int64_t> integers(const Dataset& table, const std::string& name) {
     const TableMember member = table.member(name);
     if (member.kind != TableMember::Kind::signed_integer && member.kind != TableMember::Kind::unsigned_integer) {
-      throw CorruptFileError(cat(name, ": expected a column of integers, got another"));
+      throw_corrupt(name, ": expected a column of integers, got another");
     }
     const std::vector<std::byte> packed = rows_of(table, member.bytes);
     std::vector<int64_t> values(table.n_rows());
@@ -74,7 +74,7 @@ class SectionReader {
     check_rows(structures, "entries/structures", file_bytes_ / kMinRowBytes);
     n_entries_ = structures.n_rows();
     if (const DType dtype = structures.vlen_dtype(); dtype != DType::uint8) {
-      throw CorruptFileError(cat("entries/structures: expected rows of uint8, got ", name_of(dtype)));
+      throw_corrupt("entries/structures: expected rows of uint8, got ", name_of(dtype));
     }
     found.structures = VlenColumn("structures", DType::uint8, rows_of(structures, {0, VlenColumn::kReferenceBytes}));
     read_meta(open(entries, "meta"), found);
@@ -130,7 +130,7 @@ class SectionReader {
                        integers(table, "n_features")};
     VlenColumn values = column(section, "values", "features", table.n_rows());
     if (!is_floating(values.dtype())) {
-      throw CorruptFileError(cat(section.path(), "/values: expected floats, got ", name_of(values.dtype())));
+      throw_corrupt(section.path(), "/values: expected floats, got ", name_of(values.dtype()));
     }
     found.features = FeatureSection{std::move(index), std::move(values)};
   }
@@ -158,8 +158,7 @@ class SectionReader {
   static void check_column(const VlenColumn& column, const ColumnPlace& place, const std::string& path) {
     const bool is_index = column.dtype() == DType::int64 || column.dtype() == DType::int32;
     if (is_index != place.is_index || column.dtype() == DType::uint8) {
-      throw CorruptFileError(cat(path, "/", place.name, ": expected ", place.is_index ? "int64 or int32" : "floats",
-                                 ", got ", name_of(column.dtype())));
+      throw_corrupt(path, "/", place.name, ": expected ", place.is_index ? "int64 or int32" : "floats", ", got ", name_of(column.dtype()));
     }
   }
 

@@ -182,7 +182,7 @@ bool is_applied(std::optional<unsigned> filter, uint32_t mask) { return filter &
 void check_size(uint64_t claimed, uint64_t stored, bool deflated) {
   const uint64_t limit = deflated ? checked_mul(stored, codec::kMaxInflateRatio, "chunk") : stored;
   if (claimed > limit || (!deflated && claimed != stored)) {
-    throw CorruptFileError(cat("chunk: ", stored, " stored bytes hold at most ", limit, ", expected ", claimed));
+    throw_corrupt("chunk: ", stored, " stored bytes hold at most ", limit, ", expected ", claimed);
   }
 }
 
@@ -241,9 +241,7 @@ namespace {
 uint64_t extent_of(const Node& node) {
   const Message& message = node.header().need(MessageType::dataspace, "dataspace");
   const Dataspace space = read_dataspace(message.cursor("dataspace"));
-  if (space.lengths.size() != 1) {
-    throw CorruptFileError(cat("expected one dimension, got ", space.lengths.size()));
-  }
+  if (space.lengths.size() != 1) throw_corrupt("expected one dimension, got ", space.lengths.size());
   return space.lengths[0];
 }
 
@@ -272,7 +270,7 @@ Dataset::Dataset(const Node& node) : file_(node.file()), name_(node.path()) {
     type_ = type_of(node);
     const ChunkedLayout stored = read_layout(node.header().need(MessageType::layout, "layout").cursor("layout"));
     if (stored.element_bytes != type_.size) {
-      throw CorruptFileError(cat("layout: expected elements of ", type_.size, " bytes, got ", stored.element_bytes));
+      throw_corrupt("layout: expected elements of ", type_.size, " bytes, got ", stored.element_bytes);
     }
     layout_ = {stored.chunk_rows, type_.size, {}, {}};
     if (const Message* const filters = node.header().find(MessageType::filters)) {
@@ -306,30 +304,29 @@ void Dataset::check_shuffle(const Filter& shuffle) {
   if (shuffle.parameters.empty() && type_.type == TypeClass::vlen) return;
   const uint32_t got = shuffle.parameters.empty() ? 0 : shuffle.parameters[0];
   if (got != layout_.element_bytes) {
-    throw CorruptFileError(cat("filter shuffle: expected elements of ", layout_.element_bytes, " bytes, got ", got));
+    throw_corrupt("filter shuffle: expected elements of ", layout_.element_bytes, " bytes, got ", got);
   }
 }
 
 TableMember Dataset::member(const std::string& name) const {
   const std::string what = name_ + "." + name;
-  if (type_.type != TypeClass::compound) throw CorruptFileError(cat(name_, ": expected a table"));
+  if (type_.type != TypeClass::compound) throw_corrupt(name_, ": expected a table");
   const auto found = std::ranges::find(type_.members, name, &Datatype::Member::name);
-  if (found == type_.members.end()) throw CorruptFileError(cat(what, ": expected a column, got none"));
+  if (found == type_.members.end()) throw_corrupt(what, ": expected a column, got none");
   const ByteRange bytes{found->offset, found->type.size};
   if (bytes.length == 0 || bytes.offset > layout_.element_bytes ||
       bytes.length > layout_.element_bytes - bytes.offset) {
-    throw CorruptFileError(cat(what, ": expected a column inside rows of ", layout_.element_bytes, " bytes, got ",
-                               bytes.length, " at ", bytes.offset));
+    throw_corrupt(what, ": expected a column inside rows of ", layout_.element_bytes, " bytes, got ", bytes.length, " at ", bytes.offset);
   }
   return {kind_of(found->type, what), bytes};
 }
 
 DType Dataset::vlen_dtype() const {
   if (type_.type != TypeClass::vlen || type_.is_variable_text()) {
-    throw CorruptFileError(cat(name_, ": expected rows of variable length"));
+    throw_corrupt(name_, ": expected rows of variable length");
   }
   if (layout_.element_bytes != 16) {
-    throw CorruptFileError(cat(name_, ": expected references of 16 bytes, got ", layout_.element_bytes));
+    throw_corrupt(name_, ": expected references of 16 bytes, got ", layout_.element_bytes);
   }
   const Datatype& base = *type_.base;
   if (base.is_little_endian()) {
@@ -348,7 +345,7 @@ DType Dataset::vlen_dtype() const {
 StoredChunk Dataset::chunk_from(uint64_t first_row) const {
   const ChunkPlace& place = chunks_[first_row / layout_.n_rows];
   if (place.address == Hdf5File::kNowhere || place.bytes == 0) {
-    throw CorruptFileError(cat(name_, ": rows from ", first_row, " on were never written"));
+    throw_corrupt(name_, ": rows from ", first_row, " on were never written");
   }
   return {file_.at(place.address, place.bytes, "chunk").rest(), place.filter_mask};
 }
@@ -362,7 +359,7 @@ void Dataset::check_claim() const {
   for (const ChunkPlace& chunk : chunks_) stored += std::min<uint64_t>(chunk.bytes, file_.bytes().size());
   stored = std::min<uint64_t>(stored, file_.bytes().size());
   if (bytes / (layout_.deflate ? kDeflateRatio : 1) > stored) {
-    throw CorruptFileError(cat(name_, ": expected rows that ", stored, " stored bytes can hold, got ", n_rows_));
+    throw_corrupt(name_, ": expected rows that ", stored, " stored bytes can hold, got ", n_rows_);
   }
 }
 

@@ -75,9 +75,7 @@ MetadataCursor FractalHeap::managed(uint64_t offset, uint64_t length) const {
   size_t n_rows = root_rows_;
   if (n_rows == 0) return in_direct_block(block, 0, start_bytes_, offset, length);
   while (true) {
-    if (n_rows > max_bits_) {
-      throw CorruptFileError(cat("fractal heap: expected at most ", max_bits_, " rows, got ", n_rows));
-    }
+    if (n_rows > max_bits_) throw_corrupt("fractal heap: expected at most ", max_bits_, " rows, got ", n_rows);
     const size_t direct_rows = std::min(n_rows, max_direct_rows_);
     const uint64_t table = kHeapBlockBytes + offset_bytes_;
     MetadataCursor indirect = file_.checked(block, table + n_rows * width_ * kAddressBytes + kChecksumBytes, kHeap);
@@ -135,7 +133,7 @@ MetadataCursor FractalHeap::huge(uint64_t number) const {
       if (record.read<uint64_t>() == number) found.emplace(file_.at(address, length, kHeap));
     });
   }
-  if (!found) throw CorruptFileError(cat("fractal heap: expected a large object ", number, ", got none"));
+  if (!found) throw_corrupt("fractal heap: expected a large object ", number, ", got none");
   return *found;
 }
 

@@ -111,7 +111,7 @@ const Message* ObjectHeader::find(MessageType type) const {
 
 const Message& ObjectHeader::need(MessageType type, std::string_view name) const {
   if (const Message* const found = find(type)) return *found;
-  throw CorruptFileError(cat("object header: expected a ", name, ", got none"));
+  throw_corrupt("object header: expected a ", name, ", got none");
 }
 
 Message shared_datatype(const Hdf5File& file, MetadataCursor reference) {
@@ -240,7 +240,7 @@ std::optional<Node> Node::find(const std::string& name, NodeKind kind) const {
     if (!address) return std::nullopt;
     Node node(*file_, path_of(name), ObjectHeader(*file_, *address));
     if (!(kind == NodeKind::group ? node.header_.is_group() : node.header_.is_dataset())) {
-      throw CorruptFileError(cat("expected ", name_of(kind), ", got an object of another kind"));
+      throw_corrupt("expected ", name_of(kind), ", got an object of another kind");
     }
     return node;
   });
@@ -248,7 +248,7 @@ std::optional<Node> Node::find(const std::string& name, NodeKind kind) const {
 
 Node Node::need(const std::string& name, NodeKind kind) const {
   std::optional<Node> node = find(name, kind);
-  if (!node) throw CorruptFileError(cat(path_of(name), ": expected ", name_of(kind), ", got none"));
+  if (!node) throw_corrupt(path_of(name), ": expected ", name_of(kind), ", got none");
   return std::move(*node);
 }
 
