@@ -91,13 +91,23 @@ void exchange_names(const std::string& one, const std::string& other) {
   throw IoError(errno, is_unknown ? "this file system cannot exchange two folders" : std::strerror(errno), other);
 }
 
+void lock_for_writing(int fd, const std::string& path, std::string_view problem) {
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer ", problem));
+    if (errno != EINTR) throw IoError(errno, cat("flock: ", std::strerror(errno)), path);
+  }
+}
+
+bool is_still_at(int fd, const std::string& path) {
+  struct stat locked{}, now{};
+  if (::fstat(fd, &locked) != 0) throw_errno(path);
+  return ::stat(path.c_str(), &now) == 0 && locked.st_dev == now.st_dev && locked.st_ino == now.st_ino;
+}
+
 LockedFolder::LockedFolder(const std::string& path)
     : fd_(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)), owner_(threads::process_id()) {
-  if (!fd_) throw IoError(errno, std::strerror(errno), path);
-  while (::flock(fd_.get(), LOCK_EX | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer has this folder open"));
-    if (errno != EINTR) throw IoError(errno, std::strerror(errno), path);
-  }
+  if (!fd_) throw_errno(path);
+  lock_for_writing(fd_.get(), path, "has this folder open");
 }
 
 LockedFolder::~LockedFolder() {
@@ -121,12 +131,7 @@ void remove_contents(const std::string& path) {
   if (error) throw IoError(error.value(), error.message(), path);
 }
 
-// The lock belongs to the inode: if the folder was removed in the meantime, it must be created again.
-bool is_folder_still_at(int fd, const std::string& path) {
-  struct stat locked{}, now{};
-  if (::fstat(fd, &locked) != 0) throw_errno(path);
-  return ::stat(path.c_str(), &now) == 0 && locked.st_dev == now.st_dev && locked.st_ino == now.st_ino;
-}
+
 
 UniqueFd make_and_lock(const std::string& at, const std::string& path) {
   for (;;) {
@@ -134,12 +139,8 @@ UniqueFd make_and_lock(const std::string& at, const std::string& path) {
     UniqueFd fd(::open(at.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (!fd && errno == ENOENT) continue;
     if (!fd) throw_errno(at);
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer is making this folder"));
-      if (errno != EINTR) throw_errno(at);
-      continue;
-    }
-    if (is_folder_still_at(fd.get(), at)) return fd;
+    lock_for_writing(fd.get(), path, "is making this folder");
+    if (is_still_at(fd.get(), at)) return fd;  // otherwise it was removed in the meantime
   }
 }
 

@@ -55,6 +55,13 @@ class LockedFolder {
   int64_t owner_;  // process that locked the folder
 };
 
+// Locks an open file or folder for a writer of `path`. Throws LockedError, which says `problem`, if another writer has
+// locked it.
+void lock_for_writing(int fd, const std::string& path, std::string_view problem);
+// False for a file or folder that was renamed or replaced between opening and locking: its lock is then not the lock of
+// the path.
+bool is_still_at(int fd, const std::string& path);
+
 // Folder that is filled under a hidden name and renamed when it is complete.
 enum class Existing : uint8_t { refuse, replace };
 

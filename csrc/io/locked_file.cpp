@@ -33,12 +33,7 @@ namespace {
   throw IoError(code, cat(doing, ": ", std::strerror(code)), path);
 }
 
-// The file may have been renamed or replaced between opening and locking; its lock is then not the lock of the path.
-bool is_still_at(int fd, const std::string& path) {
-  struct stat now{};
-  if (::stat(path.c_str(), &now) != 0) return false;
-  return FileIdentity{now.st_dev, now.st_ino, 0}.same_file(identify(fd, path));
-}
+
 
 // Opens and locks the file at `at` for a writer of `path`.
 UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path) {
@@ -49,11 +44,7 @@ UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path
     if (!fd) throw IoError(errno, std::strerror(errno), path);
     identify(fd.get(), path);  // throws unless it is a regular file
     if (::fcntl(fd.get(), F_SETFL, 0) != 0) fail(path, "fcntl");
-    if (::flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
-      if (errno == EWOULDBLOCK) throw LockedError(cat(path, ": another writer has this file open"));
-      if (errno == EINTR) continue;
-      fail(path, "flock");
-    }
+    lock_for_writing(fd.get(), path, "has this file open");
     if (is_still_at(fd.get(), at)) return fd;
   }
 }

@@ -105,13 +105,7 @@ std::optional<OwnedFill> to_owned(const std::optional<Fill>& fill) {
 
 std::optional<Fill> view(const std::optional<OwnedFill>& fill) {
   if (!fill) return std::nullopt;
-  const auto see = []<typename T>(const T& value) -> Fill {
-    if constexpr (std::is_same_v<T, std::string>)
-      return std::string_view(value);
-    else
-      return value;
-  };
-  return std::visit(see, *fill);
+  return std::visit([](const auto& value) -> Fill { return value; }, *fill);
 }
 
 void check_can_be_rewritten(const Array& array) {
