@@ -210,11 +210,7 @@ void ResidentBuilder::copy(int64_t first, int64_t last, std::span<std::byte> mem
     const uint64_t expected = entries_[i].offset;
     recorder.read(numbers_[i], memory.subspan(placed[i - static_cast<size_t>(first)].offset, expected));
     const bool is_same = recorder.entry().offset == expected && recorder.entry().form == entries_[i].form;
-    if (!is_same) {
-      CorruptFileError error = changed_record();
-      source_->locate(error, numbers_[i]);
-      throw error;
-    }
+    if (!is_same) source_->located(numbers_[i], [] { throw changed_record(); });
   });
   auto* const entries = reinterpret_cast<ResidentEntry*>(memory.data());
   std::ranges::copy(placed, entries + first);

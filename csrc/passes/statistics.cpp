@@ -201,9 +201,7 @@ class Adder final : public MoleculeVisitor {
       const plan::FieldId& id = fields_.table()->fields()[static_cast<size_t>(field)].id;
       if (at_field(last_seen_, field) == serial_ || is_geometry(id.scope, id.key)) continue;
       if (request_.missing == plan::Missing::drop) return false;
-      FieldError error = request_.absent(id);
-      source_.locate(error, index_);
-      throw error;
+      source_.located(index_, [&] { throw request_.absent(id); });
     }
     return true;
   }

@@ -51,9 +51,9 @@ void check_same_records(const Reader& original, std::span<const int64_t> indices
                                                                decode(copy, index, copied, copy_scratch))) {
       continue;
     }
-    CorruptFileError error(cat("record: differs from that of molecule ", indices[i], " of ", original.path()));
-    copy.locate(error, index);
-    throw error;
+    copy.located(index, [&] {
+      throw_corrupt("record: differs from that of molecule ", indices[i], " of ", original.path());
+    });
   }
 }
 

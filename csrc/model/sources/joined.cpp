@@ -84,9 +84,9 @@ MoleculeExtent JoinedSource::extent(int64_t index) const {
   MoleculeExtent extent = molecules_->extent(index);
   const MoleculeExtent more = extra_->extent(index);
   if (extent.n_atoms != more.n_atoms) {
-    FieldError error(cat("cache: expected an entry of ", extent.n_atoms, " atoms, got ", more.n_atoms));
-    locate(error, index);
-    throw error;
+    located(index, [&] {
+      throw FieldError(cat("cache: expected an entry of ", extent.n_atoms, " atoms, got ", more.n_atoms));
+    });
   }
   extent.decoded_bytes += more.decoded_bytes;
   extent.work += more.work;
@@ -109,12 +109,7 @@ Bytes JoinedSource::decode(int64_t index, std::span<std::byte> scratch) const {
 void JoinedSource::visit_and_check(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
   LikenessKeeper keeper(visitor);
   molecules_->visit(index, record, keeper);
-  try {
-    entries_->check_likeness(index, keeper.likeness());
-  } catch (FieldError& error) {
-    locate(error, index);
-    throw;
-  }
+  located(index, [&] { entries_->check_likeness(index, keeper.likeness()); });
   is_checked_[static_cast<size_t>(index)].store(true, std::memory_order_relaxed);
 }
 
