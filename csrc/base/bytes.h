@@ -9,6 +9,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include "base/error.h"
 
@@ -36,6 +37,14 @@ std::byte* store_le(std::byte* to, T value) {
 inline std::byte* store(std::byte* to, Bytes bytes) {
   if (!bytes.empty()) std::memcpy(to, bytes.data(), bytes.size());
   return to + bytes.size();
+}
+
+inline void append(std::vector<std::byte>& to, Bytes bytes) { to.insert(to.end(), bytes.begin(), bytes.end()); }
+
+// Appends the values one after another.
+template <typename... Values>
+void append_le(std::vector<std::byte>& to, const Values&... values) {
+  (append(to, std::as_bytes(std::span(&values, 1))), ...);
 }
 
 inline Bytes as_bytes(std::string_view text) { return std::as_bytes(std::span(text)); }

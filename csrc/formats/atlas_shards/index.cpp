@@ -225,8 +225,7 @@ std::vector<std::byte> encode_index(std::span<const uint64_t> offsets) {
   std::vector<std::byte> npy = encode_npy_header(offsets.size(), item_bytes);
   npy.reserve(npy.size() + offsets.size() * item_bytes);
   for (const uint64_t offset : offsets) {
-    const Bytes bytes = std::as_bytes(std::span(&offset, 1)).first(item_bytes);
-    npy.insert(npy.end(), bytes.begin(), bytes.end());
+    append(npy, std::as_bytes(std::span(&offset, 1)).first(item_bytes));
   }
   return npy;
 }

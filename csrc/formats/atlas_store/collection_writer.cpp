@@ -116,9 +116,9 @@ class CollectionWriter {
       : store_(store), datasets_(datasets), options_(options), file_(file) {}
 
   void write() {
-    std::vector<std::byte> head(kHeaderBytes);
-    store(head.data(), as_bytes(kCollectionMagic));
-    store_le(head.data() + kCollectionMagic.size(), kByVariable);
+    std::vector<std::byte> head;
+    append(head, as_bytes(kCollectionMagic));
+    append_le(head, kByVariable);
     file_.write_at(0, head);
     for (const uint32_t dataset : datasets_) described_.push_back(describe(dataset));
     for (uint32_t variable = 0; variable < store_.metadata().n_variables(); ++variable) write_variable(variable);
@@ -279,15 +279,12 @@ class CollectionWriter {
       footer += encoded(list);
     std::vector<std::byte> stored(codec::zstd_compressed_bound(footer.size()));
     stored.resize(codec::zstd_compress(3, as_bytes(footer), stored));
-    const uint64_t n = stored.size();
-    stored.resize(n + kTrailerBytes);
-    store_le(stored.data() + n, n);
-    store_le(stored.data() + n + sizeof(n), kByVariable);
-    store(stored.data() + n + sizeof(n) + sizeof(kByVariable), as_bytes(kCollectionMagic));
+    append_le(stored, uint64_t{stored.size()}, kByVariable);
+    append(stored, as_bytes(kCollectionMagic));
     file_.write_at(end_, stored);
   }
 
-  static constexpr uint64_t kTrailerBytes = 16;
+
 
   const Store& store_;
   std::span<const uint32_t> datasets_;

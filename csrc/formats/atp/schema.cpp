@@ -351,11 +351,7 @@ RawSchemaEntry raw_of(const SchemaEntry& entry) {
           entry.key};
 }
 
-template <typename T>
-void append_le(std::vector<std::byte>& out, T value) {
-  out.resize(out.size() + sizeof(T));
-  store_le(out.data() + out.size() - sizeof(T), value);
-}
+
 
 std::string words_for(const SchemaEntry& entry) {
   const TagTraits& traits = traits_of(entry.tag);
@@ -372,18 +368,12 @@ std::vector<std::byte> encode_schema(const Schema& schema) {
   for (const SchemaEntry& entry : schema.entries) entries.push_back(raw_of(entry));
   std::ranges::sort(entries, {}, [](const RawSchemaEntry& raw) { return std::tie(raw.kind, raw.key); });
   std::vector<std::byte> blob;
-  append_le(blob, uint32_t{1});
-  append_le(blob, uint8_t{schema.positions == DType::float64 ? uint8_t{7} : uint8_t{4}});
-  append_le(blob, static_cast<uint32_t>(entries.size()));
+  append_le(blob, uint32_t{1}, schema.positions == DType::float64 ? uint8_t{7} : uint8_t{4},
+            static_cast<uint32_t>(entries.size()));
   for (const RawSchemaEntry& raw : entries) {
-    append_le(blob, raw.kind);
-    append_le(blob, raw.tag);
-    append_le(blob, raw.per_atom);
-    append_le(blob, static_cast<uint16_t>(raw.key.size()));
-    append_le(blob, raw.element_bytes);
-    append_le(blob, raw.slot_bytes);
-    const Bytes key = as_bytes(raw.key);
-    blob.insert(blob.end(), key.begin(), key.end());
+    append_le(blob, raw.kind, raw.tag, raw.per_atom, static_cast<uint16_t>(raw.key.size()), raw.element_bytes,
+              raw.slot_bytes);
+    append(blob, as_bytes(raw.key));
   }
   return blob;
 }

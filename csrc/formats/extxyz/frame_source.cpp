@@ -40,7 +40,7 @@ void add_columns(const FrameHead& head, Atoms& atoms, const parsed::FieldMap& fi
     const std::string& key = head.layout.columns[i].key;
     const parsed::FieldMap::Rule* const rule = fields.find(Level::atom, key, guess);
     remarks.add(atoms.columns[i].kind == Kind::text, Remark::text_of_atoms, key);
-    if (rule != nullptr) molecule.add_rows(*rule, key, atoms.columns[i]);
+    if (rule != nullptr) molecule.add(*rule, key, atoms.columns[i]);
   }
 }
 
@@ -60,7 +60,7 @@ void add_entries(const FrameHead& head, Array& value, const parsed::FieldMap& fi
     const bool is_label = rule->form == parsed::FieldMap::Form::label;
     remarks.add(is_null, Remark::none, entry.key);
     remarks.add(is_label && value.shape.size() == 1 && value.shape[0] == 6, Remark::six_numbers, entry.key);
-    if (!is_null || rule->kind != Kind::text) molecule.add_value(*rule, entry.key, value);
+    if (!is_null || rule->kind != Kind::text) molecule.add(*rule, entry.key, value);
   }
 }
 

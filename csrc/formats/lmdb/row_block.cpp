@@ -40,8 +40,7 @@ Bytes build_record(Row& row, const parsed::FieldMap& fields, std::span<std::byte
       if (value.level != level) continue;
       const parsed::FieldMap::Rule* const rule = fields.find(level, value.key, guess);
       if (rule == nullptr) throw CorruptFileError("expected a key of the index, got another").at_field(value.key);
-      level == Level::atom ? molecule.add_rows(*rule, value.key, value.array)
-                           : molecule.add_value(*rule, value.key, value.array);
+      molecule.add(*rule, value.key, value.array);
     }
   }
   return molecule.finish();

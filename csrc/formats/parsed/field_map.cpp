@@ -179,11 +179,7 @@ void MoleculeBuilder::set_pbc(std::span<const uint8_t, 3> pbc) {
   record_.add(map_.pbc(), Shape{3}, std::as_bytes(pbc));
 }
 
-void MoleculeBuilder::add_rows(const FieldMap::Rule& rule, std::string_view key, Array& rows) { add(rule, key, rows); }
 
-void MoleculeBuilder::add_value(const FieldMap::Rule& rule, std::string_view key, Array& value) {
-  add(rule, key, value);
-}
 
 void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Array& array) {
   using Form = FieldMap::Form;

@@ -97,9 +97,8 @@ class MoleculeBuilder {
   // A cell of zeros means none.
   void set_cell(std::span<const double, 9> cell);
   void set_pbc(std::span<const uint8_t, 3> pbc);
-  void add_rows(const FieldMap::Rule& rule, std::string_view key, Array& rows);
-  // Values of a rule for strings have been converted to strings, except where labels must be numbers.
-  void add_value(const FieldMap::Rule& rule, std::string_view key, Array& value);
+  // Values of a molecule of a rule for strings have been converted to strings, except where labels must be numbers.
+  void add(const FieldMap::Rule& rule, std::string_view key, Array& array);
 
   Bytes finish();
 
@@ -109,7 +108,6 @@ class MoleculeBuilder {
     std::string_view key;
   };
 
-  void add(const FieldMap::Rule& rule, std::string_view key, Array& array);
   void add_label(const FieldMap::Rule& rule, std::string_view key, Array& array);
   void add_numbers(const FieldMap::Rule& rule, const Array& array, const Shape& row_shape, bool transposed);
   void put_label(int32_t field, std::span<const double> values, const Shape& row_shape);

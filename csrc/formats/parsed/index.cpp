@@ -16,29 +16,13 @@ constexpr uint32_t kIndexVersion = 2, kMaxIndexRatio = 4096;
 constexpr size_t kEntryBytes = 32;
 static_assert(sizeof(IndexEntry) == kEntryBytes);
 
-class Output {
- public:
-  template <typename T>
-  void put(T value) {
-    append(std::as_bytes(std::span(&value, 1)));
-  }
-  void append(Bytes bytes) { bytes_.insert(bytes_.end(), bytes.begin(), bytes.end()); }
-  std::vector<std::byte> take() && { return std::move(bytes_); }
-  Bytes all() const { return bytes_; }
-
- private:
-  std::vector<std::byte> bytes_;
-};
-
-void put_field(const SurveyedField& field, Output& out) {
-  out.put(static_cast<uint8_t>(field.level));
-  out.put(static_cast<uint8_t>(field.kind));
-  out.put(static_cast<uint8_t>(field.shape.has_value()));
-  out.put(static_cast<uint8_t>(field.shape ? field.shape->size() : 0));
-  out.put(static_cast<uint8_t>(field.is_narrow));
-  out.put(static_cast<uint32_t>(field.key.size()));
-  if (field.shape) out.append(std::as_bytes(std::span(*field.shape)));
-  out.append(as_bytes(field.key));
+void append_field(const SurveyedField& field, std::vector<std::byte>& out) {
+  const size_t rank = field.shape ? field.shape->size() : 0;
+  append_le(out, static_cast<uint8_t>(field.level), static_cast<uint8_t>(field.kind),
+            static_cast<uint8_t>(field.shape.has_value()), static_cast<uint8_t>(rank),
+            static_cast<uint8_t>(field.is_narrow), static_cast<uint32_t>(field.key.size()));
+  if (field.shape) append(out, std::as_bytes(std::span(*field.shape)));
+  append(out, as_bytes(field.key));
 }
 
 std::string_view take_key(ByteCursor& in, uint32_t n_bytes) {
@@ -84,29 +68,23 @@ void check_entries(const Index& index) {
 }  // namespace
 
 std::vector<std::byte> encode_index(const Index& index) {
-  Output body;
-  body.put(index.stamp.bytes);
-  body.put(index.stamp.seconds);
-  body.put(index.stamp.nanoseconds);
-  body.put(static_cast<uint64_t>(index.entries.size()));
-  body.put(index.max_ratio);
-  body.put(static_cast<uint8_t>(index.ends_open));
-  body.put(static_cast<uint8_t>(index.survey.has_cells()));
-  body.put(static_cast<uint32_t>(index.survey.fields().size()));
-  for (const SurveyedField& field : index.survey.fields()) put_field(field, body);
-  body.put(static_cast<uint32_t>(index.survey.left_out().size()));
-  for (const auto& [key, count] : index.survey.left_out()) {
-    body.put(count);
-    body.put(static_cast<uint32_t>(key.size()));
-    body.append(as_bytes(key));
+  const Survey& survey = index.survey;
+  std::vector<std::byte> body;
+  append_le(body, index.stamp.bytes, index.stamp.seconds, index.stamp.nanoseconds,
+            static_cast<uint64_t>(index.entries.size()), index.max_ratio, static_cast<uint8_t>(index.ends_open),
+            static_cast<uint8_t>(survey.has_cells()), static_cast<uint32_t>(survey.fields().size()));
+  for (const SurveyedField& field : survey.fields()) append_field(field, body);
+  append_le(body, static_cast<uint32_t>(survey.left_out().size()));
+  for (const auto& [key, count] : survey.left_out()) {
+    append_le(body, count, static_cast<uint32_t>(key.size()));
+    append(body, as_bytes(key));
   }
-  body.append(std::as_bytes(std::span(index.entries)));
-  Output file;
-  file.append(std::as_bytes(std::span(kIndexMagic)));
-  file.put(kIndexVersion);
-  file.put(codec::crc32c(body.all()));
-  file.append(body.all());
-  return std::move(file).take();
+  append(body, std::as_bytes(std::span(index.entries)));
+  std::vector<std::byte> file;
+  append(file, std::as_bytes(std::span(kIndexMagic)));
+  append_le(file, kIndexVersion, codec::crc32c(body));
+  append(file, body);
+  return file;
 }
 
 FileStamp stamp_of_index(Bytes head) {

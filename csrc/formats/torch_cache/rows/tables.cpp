@@ -20,26 +20,13 @@
 #include "threads/process.h"
 
 namespace atompack::torch_cache {
-namespace {
 
-constexpr size_t kFixedBytes = 8 + 4 + 4 + 8 + 1 + 1 + 8 + 8 + 4;
-
-}  // namespace
 
 void append_record(const EntryRecord& record, std::vector<std::byte>& to) {
-  const size_t start = to.size();
-  to.resize(start + kFixedBytes + record.name.size());
-  std::byte* at = to.data() + start;
-  at = store_le(at, record.address);
-  at = store_le(at, record.structure_bytes);
-  at = store_le(at, record.n_atoms);
-  at = store_le(at, record.energy);
-  at = store_le(at, static_cast<uint8_t>(record.has_forces));
-  at = store_le(at, static_cast<uint8_t>(record.has_derivatives));
-  at = store_le(at, record.n_edges);
-  at = store_le(at, record.n_triplets);
-  at = store_le(at, static_cast<uint32_t>(record.name.size()));
-  store(at, as_bytes(record.name));
+  append_le(to, record.address, record.structure_bytes, record.n_atoms, record.energy,
+            static_cast<uint8_t>(record.has_forces), static_cast<uint8_t>(record.has_derivatives), record.n_edges,
+            record.n_triplets, static_cast<uint32_t>(record.name.size()));
+  append(to, as_bytes(record.name));
 }
 
 EntryRecord read_record(ByteCursor& cursor) {

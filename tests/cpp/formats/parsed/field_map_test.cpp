@@ -79,8 +79,8 @@ class MoleculeBuilding : public ::testing::Test {
     const std::array<uint8_t, 2> numbers{1, 8};
     MoleculeBuilder molecule(map, scratch, positions, numbers);
     size_t guess = 0;
-    for (auto& [key, array] : rows) molecule.add_rows(*map.find(Level::atom, key, guess), key, array);
-    for (auto& [key, array] : values) molecule.add_value(*map.find(Level::molecule, key, guess), key, array);
+    for (auto& [key, array] : rows) molecule.add(*map.find(Level::atom, key, guess), key, array);
+    for (auto& [key, array] : values) molecule.add(*map.find(Level::molecule, key, guess), key, array);
     Shown shown;
     visit_record(molecule.finish(), map.schema(), shown);
     return shown.text;
