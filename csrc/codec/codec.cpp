@@ -3,7 +3,9 @@
 #include <lz4hc.h>
 #include <zstd.h>
 
+#include <algorithm>
 #include <cstring>
+#include <thread>
 
 #include "base/error.h"
 #include "codec/lz4_codec.h"
@@ -99,6 +101,12 @@ void check_level(Codec codec, int level) {
   const auto [min, max] = level_range(codec);
   if (level >= min && level <= max) return;
   throw FieldError(cat("level: expected ", min, " to ", max, " for codec ", name_of(codec), ", got ", level));
+}
+
+unsigned threads_for(Codec codec, unsigned n_threads) {
+  constexpr unsigned kMax = 16;
+  if (codec == Codec::none) return 1;
+  return n_threads > 0 ? n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
 }
 
 }  // namespace atompack::codec

@@ -48,4 +48,8 @@ LevelRange level_range(Codec codec);
 // Throws FieldError if the level is outside the codec's range; the libraries would clamp it silently.
 void check_level(Codec codec, int level);
 
+// Threads that compress what the caller's thread prepares in the meantime. `n_threads`: at most; 0: one per core, up to
+// 16. Without compression one is enough.
+unsigned threads_for(Codec codec, unsigned n_threads);
+
 }  // namespace atompack::codec

@@ -1,10 +1,8 @@
 #include "formats/atp/path_writer.h"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <thread>
 
 #include "codec/codec.h"
 #include "formats/atp/encoder.h"
@@ -13,13 +11,6 @@
 
 namespace atompack::atp {
 namespace {
-
-// The caller's thread copies records in the meantime, so one thread is enough without compression.
-unsigned threads_for(codec::Codec codec, unsigned n_threads) {
-  constexpr unsigned kMax = 16;
-  if (codec == codec::Codec::none) return 1;
-  return n_threads > 0 ? n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
-}
 
 uint64_t slot_of(const Header& header, const io::WritableFile& file) {
   std::array<std::byte, Header::kEncodedSize> slot{};
@@ -111,7 +102,7 @@ void PathWriter::append(std::optional<codec::Codec> codec, int level) {
 }
 
 void PathWriter::start(WriterState state, int level) {
-  const unsigned n_threads = threads_for(state.header.codec, n_threads_);
+  const unsigned n_threads = codec::threads_for(state.header.codec, n_threads_);
   writer_ = std::make_unique<Writer>(*file_, std::move(state), level, n_threads);
 }
 

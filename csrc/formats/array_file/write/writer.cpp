@@ -10,7 +10,6 @@
 #include <span>
 #include <string>
 #include <string_view>
-#include <thread>
 #include <unordered_map>
 #include <vector>
 
@@ -287,15 +286,11 @@ StatisticsList write_compacted(const Reader& reader, LayerWriter& base) {
   return statistics;
 }
 
-unsigned threads_for(const WriterOptions& options) {
-  constexpr unsigned kMax = 16;
-  if (options.codec == codec::Codec::none) return 1;  // one to write while the caller copies
-  return options.n_threads > 0 ? options.n_threads : std::clamp(std::thread::hardware_concurrency(), 1U, kMax);
-}
+
 
 LayerOptions layer_options(const WriterOptions& options) {
   const int level = options.codec == codec::Codec::zstd ? options.level : 0;
-  return {options.codec, level, options.block_bytes, threads_for(options)};
+  return {options.codec, level, options.block_bytes, codec::threads_for(options.codec, options.n_threads)};
 }
 
 WriterOptions checked(WriterOptions options) {

@@ -20,10 +20,9 @@ std::vector<std::byte> read_all(const io::WritableFile& file) {
 }
 
 std::vector<std::byte> step_of(Bytes body) {
-  std::vector<std::byte> step(kStepHeadBytes + body.size());
-  std::byte* at = store_le(step.data(), static_cast<uint64_t>(body.size()));
-  at = store_le(at, codec::adler32(body));
-  store(at, body);
+  std::vector<std::byte> step;
+  append_le(step, static_cast<uint64_t>(body.size()), codec::adler32(body));
+  append(step, body);
   return step;
 }
 
