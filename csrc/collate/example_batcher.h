@@ -22,8 +22,6 @@ struct ExampleOptions {
 class ExampleBatcher final : public Batcher {
  public:
   ExampleBatcher(std::shared_ptr<const ExampleSource> source, ExampleOptions options);
-  ExampleBatcher(const ExampleBatcher&) = delete;
-  ExampleBatcher& operator=(const ExampleBatcher&) = delete;
   ~ExampleBatcher() override;
 
   int64_t size() const override { return source_->size(); }

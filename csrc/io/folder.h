@@ -45,8 +45,6 @@ class LockedFolder {
  public:
   // Throws LockedError if another writer holds the lock, IoError (ENOENT, ENOTDIR) if `path` is not a folder.
   explicit LockedFolder(const std::string& path);
-  LockedFolder(const LockedFolder&) = delete;
-  LockedFolder& operator=(const LockedFolder&) = delete;
   // Releases the lock immediately, even if a forked child still holds the descriptor; does nothing in that child.
   ~LockedFolder();
 
@@ -71,8 +69,6 @@ class UnpublishedFolder {
   // Creates an empty folder next to `path`, after removing what a writer that died left there. Throws IoError (EEXIST)
   // if `path` exists and is not to be replaced, LockedError if another writer is creating or replacing it.
   explicit UnpublishedFolder(std::string path, Existing existing = Existing::refuse);
-  UnpublishedFolder(const UnpublishedFolder&) = delete;
-  UnpublishedFolder& operator=(const UnpublishedFolder&) = delete;
   // Removes an unpublished folder, except in a forked child, whose parent still owns it.
   ~UnpublishedFolder();
 

@@ -17,8 +17,6 @@ class SharedLock {
  public:
   // Throws IoError if the file at the path has a different identity or is locked by a writer.
   SharedLock(const std::string& path, const FileIdentity& identity);
-  SharedLock(const SharedLock&) = delete;
-  SharedLock& operator=(const SharedLock&) = delete;
   ~SharedLock();
 
  private:

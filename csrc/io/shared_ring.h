@@ -36,8 +36,6 @@ class SharedRing {
   static std::shared_ptr<SharedRing> create(uint64_t slot_bytes);
   // Returns nullptr if the ring no longer exists or this process may not access it.
   static std::shared_ptr<SharedRing> attach(const RingAddress& address);
-  SharedRing(const SharedRing&) = delete;
-  SharedRing& operator=(const SharedRing&) = delete;
   ~SharedRing();
 
   const RingAddress& address() const { return address_; }

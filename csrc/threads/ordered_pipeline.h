@@ -42,8 +42,6 @@ class OrderedPipeline {
       : OrderedPipeline(n_threads, std::move(work), std::move(finish), capacity, std::numeric_limits<size_t>::max()) {}
   explicit OrderedPipeline(unsigned n_threads, Step work, size_t max_ready = std::numeric_limits<size_t>::max())
       : OrderedPipeline(n_threads, std::move(work), nullptr, kUnbounded, max_ready) {}
-  OrderedPipeline(const OrderedPipeline&) = delete;
-  OrderedPipeline& operator=(const OrderedPipeline&) = delete;
   // Waits for the running steps. Other tasks are dropped.
   ~OrderedPipeline();
 

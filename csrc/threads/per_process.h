@@ -17,8 +17,6 @@ template <typename T>
 class PerProcess {
  public:
   explicit PerProcess(std::function<std::unique_ptr<T>()> make) : make_(std::move(make)), kept_(fresh()) {}
-  PerProcess(const PerProcess&) = delete;
-  PerProcess& operator=(const PerProcess&) = delete;
   ~PerProcess() {
     if (ProcessValue* const kept = kept_; kept->process == process_id()) delete kept;
   }

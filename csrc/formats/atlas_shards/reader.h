@@ -40,8 +40,6 @@ class Reader {
   // Reads all meta.json files and the shared dictionary. Throws IoError if one of them is missing, CorruptFileError,
   // UnsupportedFormatError.
   explicit Reader(io::Location root, const ReaderOptions& options = {});
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
   ~Reader();
 
   const std::string& root() const { return root_.path(); }

@@ -79,8 +79,6 @@ class Writer {
   // it. To append, it must be a complete dataset: otherwise the errors of Reader, and CorruptFileError if shards are
   // missing.
   Writer(std::string root, const WriterOptions& options);
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
 
   const std::string& root() const { return folder_.path(); }
   uint64_t size() const { return size_; }  // without those of shards that exist

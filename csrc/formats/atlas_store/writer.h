@@ -40,8 +40,6 @@ class Writer {
   // for an unreadable store.
   Writer(const std::string& path, Mode mode, const WriterOptions& options = {},
          io::FileSystem& files = io::real_file_system());
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
   // Drops changes that were not flushed.
   ~Writer();
 

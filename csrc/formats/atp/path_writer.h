@@ -25,8 +25,6 @@ class PathWriter {
   // compression threads; 0: one per core, at most 16.
   PathWriter(const std::string& path, OpenMode mode, std::optional<codec::Codec> codec, int level,
              unsigned n_threads = 0);
-  PathWriter(const PathWriter&) = delete;
-  PathWriter& operator=(const PathWriter&) = delete;
   // Drops uncommitted records.
   ~PathWriter();
 

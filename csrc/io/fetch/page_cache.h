@@ -35,8 +35,6 @@ struct PagedFile {
 class PageCache {
  public:
   explicit PageCache(uint64_t max_bytes);
-  PageCache(const PageCache&) = delete;
-  PageCache& operator=(const PageCache&) = delete;
   ~PageCache();
 
   PagedFile add(uint64_t length, std::shared_ptr<const RangeReader> reader, std::shared_ptr<const CachedObject> disk);

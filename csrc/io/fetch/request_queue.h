@@ -19,8 +19,6 @@ class QueuedRequest {
  public:
   QueuedRequest(std::string url, std::string version, RangeRequest request, Done done)
       : url_(std::move(url)), version_(std::move(version)), request_(std::move(request)), done_(std::move(done)) {}
-  QueuedRequest(const QueuedRequest&) = delete;
-  QueuedRequest& operator=(const QueuedRequest&) = delete;
   ~QueuedRequest();
 
   const std::string& url() const { return url_; }
@@ -47,9 +45,6 @@ class RequestQueue {
  public:
   using Requests = std::vector<std::shared_ptr<QueuedRequest>>;
 
-  RequestQueue() = default;
-  RequestQueue(const RequestQueue&) = delete;
-  RequestQueue& operator=(const RequestQueue&) = delete;
   ~RequestQueue();
 
   // Throws IoError in a fork. Once the queue is closed the request fails.

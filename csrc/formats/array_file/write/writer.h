@@ -38,8 +38,6 @@ class Writer {
  public:
   // `path` is that of the base. Throws IoError, LockedError, CorruptFileError, UnsupportedFormatError, FieldError.
   explicit Writer(const std::string& path, WriterOptions options = {}, io::FileSystem& files = io::real_file_system());
-  Writer(const Writer&) = delete;
-  Writer& operator=(const Writer&) = delete;
   // Drops unpublished changes.
   ~Writer();
 

@@ -58,8 +58,6 @@ class H5Session {
     H5Eget_auto2(H5E_DEFAULT, &report_, &report_data_);
     H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
   }
-  H5Session(const H5Session&) = delete;
-  H5Session& operator=(const H5Session&) = delete;
   ~H5Session() {
     H5Eclear2(H5E_DEFAULT);
     H5Eset_auto2(H5E_DEFAULT, report_, report_data_);

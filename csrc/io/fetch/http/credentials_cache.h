@@ -18,8 +18,6 @@ class CredentialsCache {
   using Ptr = std::shared_ptr<const Credentials>;
 
   CredentialsCache(CredentialsProvider provider, std::function<void()> wake);
-  CredentialsCache(const CredentialsCache&) = delete;
-  CredentialsCache& operator=(const CredentialsCache&) = delete;
   ~CredentialsCache();
 
   // Returns nullptr, and starts fetching, if none are valid.

@@ -56,8 +56,6 @@ void check_curl(CURLcode code);
 class Exchange {
  public:
   explicit Exchange(const HttpOptions& options, const std::string& ca_file);
-  Exchange(const Exchange&) = delete;
-  Exchange& operator=(const Exchange&) = delete;
   ~Exchange();
 
   // `into_buffer`: receives the range in memory of its own, so that another exchange can write to the call's.

@@ -19,8 +19,6 @@ namespace atompack::io::fetch::http {
 class Poller {
  public:
   explicit Poller(size_t max_connections);
-  Poller(const Poller&) = delete;
-  Poller& operator=(const Poller&) = delete;
 
   void add(CURL* easy);
   void remove(CURL* easy);

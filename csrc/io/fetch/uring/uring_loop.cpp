@@ -78,8 +78,6 @@ class UringLoop::Ring {
     }
     ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
-  Ring(const Ring&) = delete;
-  Ring& operator=(const Ring&) = delete;
   ~Ring() {
     {
       const std::lock_guard lock(mutex_);

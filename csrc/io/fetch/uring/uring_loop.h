@@ -47,8 +47,6 @@ class UringLoop {
 
   // Throws IoError if io_uring is not available.
   UringLoop();
-  UringLoop(const UringLoop&) = delete;
-  UringLoop& operator=(const UringLoop&) = delete;
   // Waits for the reads of this process.
   ~UringLoop();
 
