@@ -25,8 +25,6 @@ class ProcessFd {
     std::swap(owner_, other.owner_);
     return *this;
   }
-  ProcessFd(const ProcessFd&) = delete;
-  ProcessFd& operator=(const ProcessFd&) = delete;
   ~ProcessFd();
 
   int get() const { return fd_; }

@@ -16,8 +16,6 @@ class UniqueFd {
     std::swap(fd_, other.fd_);
     return *this;
   }
-  UniqueFd(const UniqueFd&) = delete;
-  UniqueFd& operator=(const UniqueFd&) = delete;
   ~UniqueFd() {
     if (fd_ >= 0) ::close(fd_);
   }

@@ -55,9 +55,6 @@ class GroupFile {
   // Counts the pages that are marked as present in a file, without a lock; 0 if there is no valid file. Throws IoError.
   static size_t count_stored(const std::string& folder, const GroupId& group);
 
-  GroupFile(const GroupFile&) = delete;
-  GroupFile& operator=(const GroupFile&) = delete;
-
   enum class Wait : uint8_t { yes, no };
   enum class Answer : uint8_t { good, absent, damaged, would_wait };
   // Reads a page; `into` has its exact size and is undefined unless the answer is `good`. A damaged page is absent

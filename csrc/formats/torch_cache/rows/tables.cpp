@@ -91,7 +91,6 @@ class H5Handle {
  public:
   explicit H5Handle(hid_t id) : id_(id) {}
   H5Handle(H5Handle&& other) noexcept : id_(std::exchange(other.id_, H5I_INVALID_HID)) {}
-  H5Handle& operator=(H5Handle&&) = delete;
   ~H5Handle() {
     if (id_ >= 0) H5Idec_ref(id_);
   }
