@@ -8,15 +8,11 @@
 #include "collate/torch_threads.h"
 
 namespace atompack::collate {
-namespace {
-
 // Work in bytes per thread below which waking another thread costs more than it saves.
 constexpr int64_t kMinWork = 192 * 1024;
 
 // Work of the neighbor search per atom, as the number of bytes that could be copied in that time.
 constexpr int64_t kSearchWork = 8 * 1024;
-
-}  // namespace
 
 MoleculeBatcher::MoleculeBatcher(std::shared_ptr<const MoleculeSource> source,
                                  std::shared_ptr<const plan::Request> request,

@@ -7,14 +7,10 @@
 #include "formats/atp/reader.h"
 
 namespace atompack::atp {
-namespace {
-
 // Large enough to justify a system call and waking a thread, small enough to stay in the cache between the copy into it
 // and the copy out of it.
 constexpr size_t kBlockBytes = 512 * 1024;
 constexpr size_t kKeptBytes = 8 * kBlockBytes;  // maximum capacity of a buffer that is reused
-
-}  // namespace
 
 AppendQueue::AppendQueue(io::WritableFile& file, codec::Codec codec, int level, uint64_t end, unsigned n_threads)
     : file_(file),

@@ -6,12 +6,8 @@
 #include "threads/parallel_for_each.h"
 
 namespace atompack::lmdb {
-namespace {
-
 constexpr int64_t kBlockTaskRows = 128;
 constexpr int64_t kWorkOfRecordByte = 2;  // bytes that could be copied while one byte of a record is built
-
-}  // namespace
 
 RowBlock::RowBlock(const RowList& list, std::string path, int64_t first, int64_t last, unsigned n_threads,
                    std::shared_ptr<RowPool> pool)

@@ -7,11 +7,7 @@
 #include "threads/parallel_for_each.h"
 
 namespace atompack::lmdb {
-namespace {
-
 constexpr int64_t kGroupRows = 4096, kTaskRows = 128;
-
-}  // namespace
 
 RowScanner::RowScanner(const std::string& path, unsigned n_threads) : rows_(path), n_threads_(n_threads) {
   const io::FileVersion& version = rows_.version();

@@ -4,11 +4,7 @@
 #include "formats/lmdb/row_block.h"
 
 namespace atompack::lmdb {
-namespace {
-
 constexpr int64_t kWorkOfStoredByte = 64;  // a byte is decompressed, too
-
-}  // namespace
 
 RowSource::RowSource(const io::Location& location, const io::FileVersion& version,
                      std::shared_ptr<const parsed::Index> index, std::shared_ptr<const parsed::FieldMap> fields,

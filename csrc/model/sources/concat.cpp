@@ -102,12 +102,8 @@ void ConcatSource::locate(DataError& error, int64_t index) const {
   parts_[part]->locate(error, local);
 }
 
-namespace {
-
 constexpr std::string_view kKey = "source";
 constexpr FieldType kType{Level::molecule, ValueKind::numeric, DType::int64};
-
-}  // namespace
 
 MixtureSource::MixtureSource(const std::vector<std::shared_ptr<const MoleculeSource>>& parts)
     : ForwardingSource(std::make_shared<const ConcatSource>(parts)) {

@@ -9,14 +9,10 @@
 #include "base/error.h"
 
 namespace atompack::physics {
-namespace {
-
 // Loops run over multiples of this many columns, so that the compiler needs no remainder loop.
 constexpr size_t kLanes = 8;
 
 constexpr double kMinSine = 1e-5;
-
-}  // namespace
 
 ChebyshevBlock::ChebyshevBlock(size_t order)
     : n_rows_(order + 1), values_(n_rows_ * kColumns, 1.0), slopes_(n_rows_ * kColumns, 0.0) {}

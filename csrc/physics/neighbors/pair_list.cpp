@@ -80,15 +80,11 @@ template Pooled<PairList> take_from_pool();
 template Pooled<PlacesNear> take_from_pool();
 template Pooled<Column<uint32_t>> take_from_pool();
 
-namespace {
-
 constexpr std::string_view kCountName = "number of triplets";
 
 // Allowed triplets of a structure: all those of 4096 neighbors of one atom, and of 362 neighbors of every atom.
 constexpr uint64_t kMaxTriplets = uint64_t{1} << 23;
 constexpr uint64_t kMaxTripletsPerAtom = uint64_t{1} << 16;
-
-}  // namespace
 
 void AngularPairs::add_structure(const PairList& list, size_t n_atoms, double cutoff) {
   const uint64_t limit = checked_add(kMaxTriplets, checked_mul(kMaxTripletsPerAtom, n_atoms, kCountName), kCountName);

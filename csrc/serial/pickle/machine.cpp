@@ -232,12 +232,8 @@ void remove_duplicate_keys(State& state) {
   }
 }
 
-namespace {
-
 // Node numbers have 32 bits.
 constexpr uint64_t kMaxValues = uint64_t{1} << 26;
-
-}  // namespace
 
 Machine::Machine(std::span<const RecordClass> classes, const Limits& limits)
     : classes_(classes.begin(), classes.end()), stream_(state_, {}, nullptr), values_(state_, classes_, &stream_) {

@@ -8,13 +8,9 @@
 #include "formats/torch_cache/hdf5/btree.h"
 
 namespace atompack::torch_cache {
-namespace {
-
 constexpr std::string_view kHeap = "fractal heap";
 constexpr uint64_t kHeapHeaderBytes = 146;
 constexpr uint64_t kHeapBlockBytes = 13;  // signature, version and the heap's address
-
-}  // namespace
 
 FractalHeap::FractalHeap(const Hdf5File& file, uint64_t address) : file_(file), address_(address) {
   MetadataCursor header = file.at(address, kHeapHeaderBytes, kHeap);

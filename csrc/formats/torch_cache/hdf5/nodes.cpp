@@ -6,8 +6,6 @@
 #include "formats/torch_cache/hdf5/fractal_heap.h"
 
 namespace atompack::torch_cache {
-namespace {
-
 constexpr std::string_view kHeader = "object header";
 constexpr std::string_view kContinued = "header continuation";
 // A header of this format has one or two blocks; each block may refer to others, even to itself.
@@ -17,8 +15,6 @@ constexpr int kShared = 2;
 constexpr MessageType kNeeded[] = {MessageType::dataspace, MessageType::link_info,    MessageType::datatype,
                                    MessageType::link,      MessageType::layout,       MessageType::filters,
                                    MessageType::attribute, MessageType::symbol_table, MessageType::attribute_info};
-
-}  // namespace
 
 ObjectHeader::ObjectHeader(const Hdf5File& file, uint64_t address, bool follows_references)
     : file_(file), follows_references_(follows_references) {

@@ -136,11 +136,7 @@ void append_collection(std::span<const Payload> payloads, std::vector<std::byte>
   if (total - bytes >= kHeadBytes) write_head(at, 0, 0, total - bytes);
 }
 
-namespace {
-
 constexpr uint64_t kFound = uint64_t{1} << 63;
-
-}  // namespace
 
 VlenColumn::VlenColumn(std::string name, DType dtype, Bytes references)
     : name_(std::move(name)), dtype_(dtype), places_(references.size() / kReferenceBytes) {

@@ -4,13 +4,9 @@
 #include <utility>
 
 namespace atompack::io::fetch::http {
-namespace {
-
 constexpr double kRenewBefore = 300;        // seconds; others are fetched while the old ones are still in use
 constexpr double kValidFor = 10;            // seconds, which requests need
 constexpr std::chrono::seconds kPause{10};  // between fetches that fail, or change nothing
-
-}  // namespace
 
 CredentialsCache::CredentialsCache(CredentialsProvider provider, std::function<void()> wake)
     : state_(std::make_shared<State>()) {
