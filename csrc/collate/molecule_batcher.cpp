@@ -8,6 +8,7 @@
 #include "collate/torch_threads.h"
 
 namespace atompack::collate {
+
 // Work in bytes per thread below which waking another thread costs more than it saves.
 constexpr int64_t kMinWork = 192 * 1024;
 

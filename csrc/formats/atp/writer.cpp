@@ -7,6 +7,7 @@
 #include "formats/atp/reader.h"
 
 namespace atompack::atp {
+
 // Large enough to justify a system call and waking a thread, small enough to stay in the cache between the copy into it
 // and the copy out of it.
 constexpr size_t kBlockBytes = 512 * 1024;

@@ -6,6 +6,7 @@
 #include "threads/parallel_for_each.h"
 
 namespace atompack::lmdb {
+
 constexpr int64_t kBlockTaskRows = 128;
 constexpr int64_t kWorkOfRecordByte = 2;  // bytes that could be copied while one byte of a record is built
 

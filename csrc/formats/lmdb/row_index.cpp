@@ -7,6 +7,7 @@
 #include "threads/parallel_for_each.h"
 
 namespace atompack::lmdb {
+
 constexpr int64_t kGroupRows = 4096, kTaskRows = 128;
 
 RowScanner::RowScanner(const std::string& path, unsigned n_threads) : rows_(path), n_threads_(n_threads) {

@@ -4,6 +4,7 @@
 #include "formats/lmdb/row_block.h"
 
 namespace atompack::lmdb {
+
 constexpr int64_t kWorkOfStoredByte = 64;  // a byte is decompressed, too
 
 RowSource::RowSource(const io::Location& location, const io::FileVersion& version,

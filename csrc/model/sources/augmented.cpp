@@ -20,6 +20,30 @@ constexpr std::string_view kNoiseKey = "noise";
 // Independent streams of random numbers of one molecule.
 enum class Stream : uint64_t { rotation = 1, strain, noise };
 
+// Layers of equal area under exp(-x^2 / 2) for x > 0; the lowest includes the tail beyond kTail.
+class Ziggurat {
+ public:
+  static constexpr size_t kLayers = 128;
+  static constexpr double kTail = 3.442619855899;
+
+  Ziggurat() {
+    constexpr double kArea = 9.91256303526217e-3;
+    double height = density(kTail);
+    widths_[0] = kArea / height;
+    widths_[1] = kTail;
+    for (size_t layer = 2; layer < kLayers; ++layer) {
+      height += kArea / widths_[layer - 1];
+      widths_[layer] = std::sqrt(-2 * std::log(height));
+    }
+  }
+
+  static double density(double x) { return std::exp(-x * x / 2); }
+  double width(size_t layer) const { return widths_[layer]; }
+
+ private:
+  std::array<double, kLayers + 1> widths_{};  // the last is 0
+};
+
 // The generator splitmix64.
 class Random {
  public:
@@ -65,30 +89,6 @@ class Random {
   }
 
   uint64_t state_ = 0;
-};
-
-// Layers of equal area under exp(-x^2 / 2) for x > 0; the lowest includes the tail beyond kTail.
-class Ziggurat {
- public:
-  static constexpr size_t kLayers = 128;
-  static constexpr double kTail = 3.442619855899;
-
-  Ziggurat() {
-    constexpr double kArea = 9.91256303526217e-3;
-    double height = density(kTail);
-    widths_[0] = kArea / height;
-    widths_[1] = kTail;
-    for (size_t layer = 2; layer < kLayers; ++layer) {
-      height += kArea / widths_[layer - 1];
-      widths_[layer] = std::sqrt(-2 * std::log(height));
-    }
-  }
-
-  static double density(double x) { return std::exp(-x * x / 2); }
-  double width(size_t layer) const { return widths_[layer]; }
-
- private:
-  std::array<double, kLayers + 1> widths_{};  // the last is 0
 };
 
 constexpr Matrix kIdentity{{{1, 0, 0}, {0, 1, 0}, {0, 0, 1}}};

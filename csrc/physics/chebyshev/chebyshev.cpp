@@ -9,6 +9,7 @@
 #include "base/error.h"
 
 namespace atompack::physics {
+
 // Loops run over multiples of this many columns, so that the compiler needs no remainder loop.
 constexpr size_t kLanes = 8;
 

@@ -8,6 +8,7 @@
 #include "formats/torch_cache/hdf5/btree.h"
 
 namespace atompack::torch_cache {
+
 constexpr std::string_view kHeap = "fractal heap";
 constexpr uint64_t kHeapHeaderBytes = 146;
 constexpr uint64_t kHeapBlockBytes = 13;  // signature, version and the heap's address

@@ -6,6 +6,7 @@
 #include "formats/torch_cache/hdf5/fractal_heap.h"
 
 namespace atompack::torch_cache {
+
 constexpr std::string_view kHeader = "object header";
 constexpr std::string_view kContinued = "header continuation";
 // A header of this format has one or two blocks; each block may refer to others, even to itself.

@@ -4,6 +4,7 @@
 #include <utility>
 
 namespace atompack::io::fetch::http {
+
 constexpr double kRenewBefore = 300;        // seconds; others are fetched while the old ones are still in use
 constexpr double kValidFor = 10;            // seconds, which requests need
 constexpr std::chrono::seconds kPause{10};  // between fetches that fail, or change nothing
