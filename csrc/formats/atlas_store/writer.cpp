@@ -18,18 +18,15 @@
 namespace atompack::atlas_store {
 namespace {
 
-// Names of dataset and array in errors of a call.
-
-// Adds the arguments of the call to errors.
+// Runs `action`; errors get the arguments of the call.
 template <typename Action>
-auto with_context(const std::string& path, std::string_view dataset, std::string_view array, const Action& action) {
-  try {
-    return action();
-  } catch (DataError& error) {
+decltype(auto) in_call(const std::string& path, std::string_view dataset, std::string_view array,
+                       const Action& action) {
+  const auto add_names = [&](DataError& error) {
     if (!dataset.empty()) error.at_field(array.empty() ? std::string(dataset) : cat(dataset, '/', array));
     error.in_file(path);
-    throw;
-  }
+  };
+  return with_context(add_names, action);
 }
 
 // Rules for attributes that are about to be stored.
@@ -353,65 +350,61 @@ Writer::Impl& Writer::use() const {
 const Metadata& Writer::metadata() const { return use().metadata(); }
 
 void Writer::create_dataset(std::string_view name) {
-  with_context(path_, name, "", [&] { use().create_dataset(name); });
+  in_call(path_, name, "", [&] { use().create_dataset(name); });
 }
 
 void Writer::define_array(std::string_view dataset, const ArrayDefinition& definition) {
-  with_context(path_, dataset, definition.name, [&] { use().define_array(dataset, definition); });
+  in_call(path_, dataset, definition.name, [&] { use().define_array(dataset, definition); });
 }
 
 void Writer::write(std::string_view dataset, std::string_view array, const Box& box, Bytes numbers) {
-  with_context(path_, dataset, array, [&] { use().write(dataset, array, box, numbers); });
+  in_call(path_, dataset, array, [&] { use().write(dataset, array, box, numbers); });
 }
 
 void Writer::write(std::string_view dataset, std::string_view array, const Box& box,
                    std::span<const std::string_view> strings) {
-  with_context(path_, dataset, array, [&] { use().write(dataset, array, box, strings); });
+  in_call(path_, dataset, array, [&] { use().write(dataset, array, box, strings); });
 }
 
 void Writer::set_attribute(std::string_view dataset, std::string_view key, const AttributeValue& value) {
-  with_context(path_, dataset, "", [&] { use().set_attribute(dataset, key, value); });
+  in_call(path_, dataset, "", [&] { use().set_attribute(dataset, key, value); });
 }
 
 void Writer::delete_array(std::string_view dataset, std::string_view array) {
-  with_context(path_, dataset, array, [&] { use().delete_array(dataset, array); });
+  in_call(path_, dataset, array, [&] { use().delete_array(dataset, array); });
 }
 
 void Writer::delete_dataset(std::string_view name) {
-  with_context(path_, name, "", [&] { use().delete_dataset(name); });
+  in_call(path_, name, "", [&] { use().delete_dataset(name); });
 }
 
 void Writer::check_unstored(std::string_view dataset, std::string_view array, const Box& box) {
-  with_context(path_, dataset, array, [&] { use().check_unstored(dataset, array, box); });
+  in_call(path_, dataset, array, [&] { use().check_unstored(dataset, array, box); });
 }
 
 void Writer::read(std::string_view dataset, std::string_view array, const Box& box, std::span<std::byte> out) {
-  with_context(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
+  in_call(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
 }
 
 void Writer::read(std::string_view dataset, std::string_view array, const Box& box, std::span<std::string> out) {
-  with_context(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
+  in_call(path_, dataset, array, [&] { use().read(dataset, array, box, out); });
 }
 
 array_file::ArrayDefinition Writer::definition(std::string_view dataset, std::string_view array) const {
-  array_file::ArrayDefinition found;
-  with_context(path_, dataset, array, [&] { found = use().definition(dataset, array); });
-  return found;
+  return in_call(path_, dataset, array, [&] { return use().definition(dataset, array); });
 }
 
 void Writer::flush() {
-  with_context(path_, "", "", [&] { use().flush(); });
+  in_call(path_, "", "", [&] { use().flush(); });
   use().keep();
 }
 
 bool Writer::rewrite_redefined() {
-  bool is_any = false;
-  with_context(path_, "", "", [&] { is_any = use().rewrite_redefined(); });
-  return is_any;
+  return in_call(path_, "", "", [&] { return use().rewrite_redefined(); });
 }
 
 void Writer::compact() {
-  with_context(path_, "", "", [&] { use().compact(); });
+  in_call(path_, "", "", [&] { use().compact(); });
   use().keep();
 }
 
