@@ -120,6 +120,21 @@ void copy_front(Bytes stored, uint64_t bound, std::span<std::byte> out) {
   store(out.data(), {whole.get(), out.size()});
 }
 
+struct FreeCompression {
+  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
+};
+
+// The library trains on three quarters of the samples; with samples of only a few bytes in total it divides by zero or
+// reads past their end.
+constexpr size_t kMinSamples = 7;
+constexpr size_t kMinBytes = 256;
+
+bool are_enough(std::span<const Bytes> samples) {
+  size_t bytes = 0;
+  for (const Bytes sample : samples.first(samples.size() / 2)) bytes += sample.size();
+  return samples.size() >= kMinSamples && bytes >= kMinBytes;
+}
+
 }  // namespace
 
 uint64_t zstd_decoded_bound(Bytes stored) {
@@ -204,25 +219,6 @@ void ZstdDictionary::decompress(Bytes frame, std::span<std::byte> out) const {
                                                 frame.size(), dictionary_.get());
   check_decompressed(got, out.size());
 }
-
-namespace {
-
-struct FreeCompression {
-  void operator()(ZSTD_CCtx* context) const { ZSTD_freeCCtx(context); }
-};
-
-// The library trains on three quarters of the samples; with samples of only a few bytes in total it divides by zero or
-// reads past their end.
-constexpr size_t kMinSamples = 7;
-constexpr size_t kMinBytes = 256;
-
-bool are_enough(std::span<const Bytes> samples) {
-  size_t bytes = 0;
-  for (const Bytes sample : samples.first(samples.size() / 2)) bytes += sample.size();
-  return samples.size() >= kMinSamples && bytes >= kMinBytes;
-}
-
-}  // namespace
 
 ZSTD_CCtx* zstd_compression_context() {
   thread_local const std::unique_ptr<ZSTD_CCtx, FreeCompression> context(ZSTD_createCCtx());

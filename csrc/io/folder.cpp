@@ -48,6 +48,34 @@ std::vector<std::string> list(const std::string& path, const Choose& choose) {
   return names;
 }
 
+namespace fs = std::filesystem;
+
+void make_folder_at(const std::string& path) {
+  constexpr mode_t kMode = 0777;  // before the umask
+  if (::mkdir(path.c_str(), kMode) != 0) throw_errno(path);
+}
+
+void remove_contents(const std::string& path) {
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
+    if (!error) fs::remove_all(entry.path(), error);
+  }
+  if (error) throw IoError(error.value(), error.message(), path);
+}
+
+
+
+UniqueFd make_and_lock(const std::string& at, const std::string& path) {
+  for (;;) {
+    if (!exists(at)) make_folder_at(at);
+    UniqueFd fd(::open(at.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+    if (!fd && errno == ENOENT) continue;
+    if (!fd) throw_errno(at);
+    lock_for_writing(fd.get(), path, "is making this folder");
+    if (is_still_at(fd.get(), at)) return fd;  // otherwise it was removed in the meantime
+  }
+}
+
 }  // namespace
 
 std::vector<std::string> names_in(const std::string& path) {
@@ -113,38 +141,6 @@ LockedFolder::LockedFolder(const std::string& path)
 LockedFolder::~LockedFolder() {
   if (owner_ == threads::process_id()) ::flock(fd_.get(), LOCK_UN);
 }
-
-namespace {
-
-namespace fs = std::filesystem;
-
-void make_folder_at(const std::string& path) {
-  constexpr mode_t kMode = 0777;  // before the umask
-  if (::mkdir(path.c_str(), kMode) != 0) throw_errno(path);
-}
-
-void remove_contents(const std::string& path) {
-  std::error_code error;
-  for (const fs::directory_entry& entry : fs::directory_iterator(path, error)) {
-    if (!error) fs::remove_all(entry.path(), error);
-  }
-  if (error) throw IoError(error.value(), error.message(), path);
-}
-
-
-
-UniqueFd make_and_lock(const std::string& at, const std::string& path) {
-  for (;;) {
-    if (!exists(at)) make_folder_at(at);
-    UniqueFd fd(::open(at.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
-    if (!fd && errno == ENOENT) continue;
-    if (!fd) throw_errno(at);
-    lock_for_writing(fd.get(), path, "is making this folder");
-    if (is_still_at(fd.get(), at)) return fd;  // otherwise it was removed in the meantime
-  }
-}
-
-}  // namespace
 
 UnpublishedFolder::UnpublishedFolder(std::string path, Existing existing)
     : path_(std::move(path)), present_path_(unpublished_path(path_)), owner_(threads::process_id()) {

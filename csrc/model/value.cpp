@@ -66,6 +66,16 @@ void gather(const Array& array, std::byte* out) {
 // By kind.
 constexpr std::array<char, 12> kLetters = {'b', 'i', 'u', 'f', 'f', 'c', 'U', 'S', 'V', 'M', 'm', 'O'};
 
+constexpr std::array<std::string_view, 15> kNames = {"None",   "bool",  "int",          "int",    "float",
+                                                     "str",    "bytes", "list",         "tuple",  "dict",
+                                                     "record", "array", "NumPy scalar", "tensor", "dtype"};
+
+[[noreturn]] void throw_wrong_kind(std::string_view wanted, Kind kind) {
+  throw InternalError(cat("value: expected a ", wanted, ", got a ", name_of(kind)));
+}
+
+bool has_entries(Kind kind) { return kind == Kind::dict || kind == Kind::record; }
+
 }  // namespace
 
 uint64_t Array::size() const {
@@ -159,20 +169,6 @@ std::string type_text(const TypeTable& table, const ElementType& type) {
   }
   return text;
 }
-
-namespace {
-
-constexpr std::array<std::string_view, 15> kNames = {"None",   "bool",  "int",          "int",    "float",
-                                                     "str",    "bytes", "list",         "tuple",  "dict",
-                                                     "record", "array", "NumPy scalar", "tensor", "dtype"};
-
-[[noreturn]] void throw_wrong_kind(std::string_view wanted, Kind kind) {
-  throw InternalError(cat("value: expected a ", wanted, ", got a ", name_of(kind)));
-}
-
-bool has_entries(Kind kind) { return kind == Kind::dict || kind == Kind::record; }
-
-}  // namespace
 
 std::string_view name_of(Kind kind) {
   const auto number = static_cast<size_t>(kind);

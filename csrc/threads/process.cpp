@@ -29,6 +29,19 @@ void note_fork() {
 // Runs when the library is loaded; every fork inherits the handler.
 const int handler_error = pthread_atfork(nullptr, nullptr, &note_fork);
 
+std::atomic<InterruptionCheck> interruption_check{nullptr};
+
+// Never destroyed: threads may still use it while the process exits.
+std::mutex& library_mutex() {
+  static auto* const mutex = new std::mutex;
+  return *mutex;
+}
+
+// Runs when the library is loaded; every fork inherits the handlers. Only they may throw.
+// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
+[[maybe_unused]] const int registered =
+    pthread_atfork([] { library_mutex().lock(); }, [] { library_mutex().unlock(); }, [] { library_mutex().unlock(); });
+
 }  // namespace
 
 bool is_forked_child() { return handler_error != 0 || forked.load(std::memory_order_relaxed); }
@@ -44,32 +57,11 @@ void check_writer_of(int64_t process, const std::string& path) {
   throw LockedError(cat(path, ": a writer cannot be used in a fork of the process that opened it"));
 }
 
-namespace {
-
-std::atomic<InterruptionCheck> interruption_check{nullptr};
-
-}  // namespace
-
 void set_interruption_check(InterruptionCheck check) { interruption_check = check; }
 
 void check_for_interruption() {
   if (const InterruptionCheck check = interruption_check) check();
 }
-
-namespace {
-
-// Never destroyed: threads may still use it while the process exits.
-std::mutex& library_mutex() {
-  static auto* const mutex = new std::mutex;
-  return *mutex;
-}
-
-// Runs when the library is loaded; every fork inherits the handlers. Only they may throw.
-// NOLINTNEXTLINE(bugprone-throwing-static-initialization)
-[[maybe_unused]] const int registered =
-    pthread_atfork([] { library_mutex().lock(); }, [] { library_mutex().unlock(); }, [] { library_mutex().unlock(); });
-
-}  // namespace
 
 ForkLock::ForkLock() { library_mutex().lock(); }
 ForkLock::~ForkLock() { library_mutex().unlock(); }

@@ -129,6 +129,17 @@ std::string_view header_text(ByteCursor& cursor) {
   return as_text(cursor.take(size, "npy header"));
 }
 
+constexpr uint64_t kMaxHeaderBytes = 1 << 16;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 32;
+
+void check_size(const NpyHeader& header, Bytes npy, uint64_t n_blocks) {
+  const uint64_t expected = checked_add(n_blocks, 1, "index offsets");
+  if (header.count != expected) throw_corrupt("index: expected ", expected, " offsets, got ", header.count);
+  ByteCursor cursor(npy);
+  cursor.take(header.data_begin, "npy header");
+  cursor.take(checked_mul(header.count, header.item_bytes, "index bytes"), "index offsets");
+}
+
 }  // namespace
 
 NpyHeader parse_npy_header(Bytes file) {
@@ -161,21 +172,6 @@ std::vector<std::byte> encode_npy_header(uint64_t count, uint8_t item_bytes) {
   const Bytes bytes = as_bytes(front);
   return {bytes.begin(), bytes.end()};
 }
-
-namespace {
-
-constexpr uint64_t kMaxHeaderBytes = 1 << 16;
-constexpr uint64_t kMaxBytes = uint64_t{1} << 32;
-
-void check_size(const NpyHeader& header, Bytes npy, uint64_t n_blocks) {
-  const uint64_t expected = checked_add(n_blocks, 1, "index offsets");
-  if (header.count != expected) throw_corrupt("index: expected ", expected, " offsets, got ", header.count);
-  ByteCursor cursor(npy);
-  cursor.take(header.data_begin, "npy header");
-  cursor.take(checked_mul(header.count, header.item_bytes, "index bytes"), "index offsets");
-}
-
-}  // namespace
 
 BlockIndex::BlockIndex(std::vector<std::byte> npy, uint64_t n_blocks, uint64_t data_bytes)
     : header_(parse_npy_header(npy)), n_blocks_(n_blocks), npy_(std::move(npy)) {

@@ -38,6 +38,11 @@ std::vector<Bytes> samples_of(const std::vector<std::vector<std::byte>>& blocks,
   return samples;
 }
 
+const WriterOptions& check_options(const WriterOptions& options) {
+  codec::check_level(codec::Codec::zstd, options.level);
+  return options;
+}
+
 }  // namespace
 
 ShardBuilder::ShardBuilder(std::string folder, ShardPlan plan)
@@ -102,15 +107,6 @@ void ShardBuilder::store(Blocks& blocks) {
   }
   blocks.clear();
 }
-
-namespace {
-
-const WriterOptions& check_options(const WriterOptions& options) {
-  codec::check_level(codec::Codec::zstd, options.level);
-  return options;
-}
-
-}  // namespace
 
 Writer::Writer(std::string root, const WriterOptions& options)
     : options_(check_options(options)),

@@ -85,6 +85,12 @@ void check_format(const SchemaEntry& entry, RecordRules& rules) {
   }
 }
 
+bool has_field(const Column& column, int64_t row) {
+  const auto at = static_cast<size_t>(row);
+  if (column.present != nullptr && !column.present[at]) return false;
+  return column.stacked || column.scope != Scope::builtin || column.each[at].kind != ValueKind::none;
+}
+
 }  // namespace
 
 Encoder::Encoder(const Columns& columns, codec::Codec codec, RecordRules& rules) : columns_(columns) {
@@ -225,16 +231,6 @@ std::optional<Encoder::Section> Encoder::section_of(const Column& column, Schema
   }
   return section;
 }
-
-namespace {
-
-bool has_field(const Column& column, int64_t row) {
-  const auto at = static_cast<size_t>(row);
-  if (column.present != nullptr && !column.present[at]) return false;
-  return column.stacked || column.scope != Scope::builtin || column.each[at].kind != ValueKind::none;
-}
-
-}  // namespace
 
 // The original cannot read a record that has a key in both scopes.
 void Encoder::check_scopes() const {

@@ -79,6 +79,33 @@ bool legal_for_property(Scope scope, Form form) {
   return false;
 }
 
+Form property_form(const FieldType& type, const Shape& row_shape) {
+  if (type.kind == ValueKind::none) return Form::none;
+  if (type.kind == ValueKind::string) return Form::text;
+  if (has_own_shape(row_shape.dims(), type.level, type.dtype)) return Form::tensor;
+  const int rank = row_shape.rank() + (type.level == Level::atom ? 1 : 0);
+  return rank == 0 ? Form::scalar : rank == 1 ? Form::array : Form::vectors;
+}
+
+// The first tag of this form and element type.
+std::optional<uint8_t> property_tag(Form form, DType dtype) {
+  const auto found = std::ranges::find_if(
+      kTraits, [&](const TagTraits& traits) { return traits.form == form && traits.dtype == dtype; });
+  if (found == kTraits.end()) return std::nullopt;
+  return static_cast<uint8_t>(found - kTraits.begin());
+}
+
+std::optional<uint8_t> builtin_tag(std::string_view key, const FieldType& type, const Shape& row_shape) {
+  const BuiltinField* const builtin = find_section(key);
+  if (builtin == nullptr) return std::nullopt;
+  for (uint8_t tag = 0; tag < kTagCount; ++tag) {
+    const TagTraits& traits = kTraits[tag];
+    if (!is_legal_for(*builtin, traits) || typed(builtin->level, traits) != type) continue;
+    if (atp::row_shape(traits, builtin->level, traits.element_bytes, 1) == row_shape) return tag;
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 const TagTraits& traits_of(uint8_t tag) { return kTraits[tag]; }
@@ -109,37 +136,6 @@ std::optional<FieldType> field_type(Scope scope, std::string_view key, uint8_t t
   if (tag == kFloat32Scalar || !legal_for_property(scope, kTraits[tag].form)) return std::nullopt;
   return typed(scope == Scope::atom_property ? Level::atom : Level::molecule, kTraits[tag]);
 }
-
-namespace {
-
-Form property_form(const FieldType& type, const Shape& row_shape) {
-  if (type.kind == ValueKind::none) return Form::none;
-  if (type.kind == ValueKind::string) return Form::text;
-  if (has_own_shape(row_shape.dims(), type.level, type.dtype)) return Form::tensor;
-  const int rank = row_shape.rank() + (type.level == Level::atom ? 1 : 0);
-  return rank == 0 ? Form::scalar : rank == 1 ? Form::array : Form::vectors;
-}
-
-// The first tag of this form and element type.
-std::optional<uint8_t> property_tag(Form form, DType dtype) {
-  const auto found = std::ranges::find_if(
-      kTraits, [&](const TagTraits& traits) { return traits.form == form && traits.dtype == dtype; });
-  if (found == kTraits.end()) return std::nullopt;
-  return static_cast<uint8_t>(found - kTraits.begin());
-}
-
-std::optional<uint8_t> builtin_tag(std::string_view key, const FieldType& type, const Shape& row_shape) {
-  const BuiltinField* const builtin = find_section(key);
-  if (builtin == nullptr) return std::nullopt;
-  for (uint8_t tag = 0; tag < kTagCount; ++tag) {
-    const TagTraits& traits = kTraits[tag];
-    if (!is_legal_for(*builtin, traits) || typed(builtin->level, traits) != type) continue;
-    if (atp::row_shape(traits, builtin->level, traits.element_bytes, 1) == row_shape) return tag;
-  }
-  return std::nullopt;
-}
-
-}  // namespace
 
 std::optional<uint8_t> tag_for(Scope scope, std::string_view key, const FieldType& type, const Shape& row_shape) {
   const Scope stored = stored_scope(scope, key);

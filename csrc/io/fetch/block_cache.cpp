@@ -85,6 +85,29 @@ int64_t steady_milliseconds() {
       .count();
 }
 
+constexpr std::chrono::milliseconds kRetryFull{1000};
+
+size_t limit_of_open_files(size_t max_open_files) {
+  uint64_t limit = max_open_files;
+  rlimit descriptors{};
+  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) limit = std::min<uint64_t>(limit, descriptors.rlim_cur / 4);
+  return std::max<uint64_t>(limit, 1);
+}
+
+// A pass over page numbers, in runs that belong to one group.
+template <typename Visit>
+void for_each_group(std::span<const uint64_t> pages, const Visit& visit) {
+  for (size_t begin = 0, end = 0; begin < pages.size(); begin = end) {
+    const uint64_t number = pages[begin] / kGroupPages;
+    std::vector<size_t> local;
+    for (; end < pages.size() && pages[end] / kGroupPages == number && (end == begin || pages[end] > pages[end - 1]);
+         ++end) {
+      local.push_back(pages[end] % kGroupPages);
+    }
+    visit(begin, number, local);
+  }
+}
+
 }  // namespace
 
 // Disk space of a block cache, shared by all processes that write to it. Space is taken from a common account in
@@ -180,33 +203,6 @@ class CacheSpace {
   int64_t full_until_ = 0;  // milliseconds of a steady clock; guarded by renewing_
   std::atomic<uint64_t> evicted_bytes_ = 0;
 };
-
-namespace {
-
-constexpr std::chrono::milliseconds kRetryFull{1000};
-
-size_t limit_of_open_files(size_t max_open_files) {
-  uint64_t limit = max_open_files;
-  rlimit descriptors{};
-  if (::getrlimit(RLIMIT_NOFILE, &descriptors) == 0) limit = std::min<uint64_t>(limit, descriptors.rlim_cur / 4);
-  return std::max<uint64_t>(limit, 1);
-}
-
-// A pass over page numbers, in runs that belong to one group.
-template <typename Visit>
-void for_each_group(std::span<const uint64_t> pages, const Visit& visit) {
-  for (size_t begin = 0, end = 0; begin < pages.size(); begin = end) {
-    const uint64_t number = pages[begin] / kGroupPages;
-    std::vector<size_t> local;
-    for (; end < pages.size() && pages[end] / kGroupPages == number && (end == begin || pages[end] > pages[end - 1]);
-         ++end) {
-      local.push_back(pages[end] % kGroupPages);
-    }
-    visit(begin, number, local);
-  }
-}
-
-}  // namespace
 
 // All that belongs to one process.
 struct CacheOfProcess {

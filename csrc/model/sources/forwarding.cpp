@@ -39,31 +39,6 @@ class FieldRenamer final : public ForwardingVisitor {
   const MoleculeSchema& schema_;
 };
 
-}  // namespace
-
-RenamedSource::RenamedSource(std::shared_ptr<const MoleculeSource> all, const Names& names)
-    : ForwardingSource(std::move(all)) {
-  schemas_.assign(source().schemas().begin(), source().schemas().end());
-  for (MoleculeSchema& schema : schemas_) {
-    std::set<Name> known;
-    for (FieldDeclaration& field : schema.fields) {
-      const Name stored(field.scope, field.key);
-      const auto found = std::ranges::find(names, stored, &Names::value_type::first);
-      if (found != names.end()) std::tie(field.scope, field.key) = found->second;
-      if (!known.emplace(field.scope, field.key).second) {
-        throw FieldError(cat("key_map: two fields would be '", field.key, "'"));
-      }
-    }
-  }
-}
-
-void RenamedSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  FieldRenamer renamer(visitor, schemas_[static_cast<size_t>(source().schema_of(index))]);
-  source().visit(index, record, renamer);
-}
-
-namespace {
-
 template <typename T>
 bool all_nan(Bytes data) {
   for (size_t at = 0; at < data.size(); at += sizeof(T)) {
@@ -94,15 +69,6 @@ class WithoutNan final : public ForwardingVisitor {
   }
 };
 
-}  // namespace
-
-void NanIsMissingSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
-  WithoutNan kept(visitor);
-  source().visit(index, record, kept);
-}
-
-namespace {
-
 class WithoutForces final : public ForwardingVisitor {
  public:
   using ForwardingVisitor::ForwardingVisitor;
@@ -115,6 +81,32 @@ class WithoutForces final : public ForwardingVisitor {
 };
 
 }  // namespace
+
+RenamedSource::RenamedSource(std::shared_ptr<const MoleculeSource> all, const Names& names)
+    : ForwardingSource(std::move(all)) {
+  schemas_.assign(source().schemas().begin(), source().schemas().end());
+  for (MoleculeSchema& schema : schemas_) {
+    std::set<Name> known;
+    for (FieldDeclaration& field : schema.fields) {
+      const Name stored(field.scope, field.key);
+      const auto found = std::ranges::find(names, stored, &Names::value_type::first);
+      if (found != names.end()) std::tie(field.scope, field.key) = found->second;
+      if (!known.emplace(field.scope, field.key).second) {
+        throw FieldError(cat("key_map: two fields would be '", field.key, "'"));
+      }
+    }
+  }
+}
+
+void RenamedSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
+  FieldRenamer renamer(visitor, schemas_[static_cast<size_t>(source().schema_of(index))]);
+  source().visit(index, record, renamer);
+}
+
+void NanIsMissingSource::visit(int64_t index, Bytes record, MoleculeVisitor& visitor) const {
+  WithoutNan kept(visitor);
+  source().visit(index, record, kept);
+}
 
 ForceSubsetSource::ForceSubsetSource(std::shared_ptr<const MoleculeSource> all, std::vector<uint8_t> chosen)
     : ForwardingSource(std::move(all)), chosen_(std::move(chosen)) {

@@ -33,6 +33,9 @@ void check_decoded_bytes(const BlockRecord& block, Codec codec, uint64_t stored_
   throw_corrupt("block ", block.id, ": ", stored_bytes, " stored bytes (", name_of(codec), ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes);
 }
 
+// Created when the library is loaded, so that no fork can interrupt it.
+const std::shared_ptr<BlockCache> cache = std::make_shared<BlockCache>(uint64_t{256} << 20);
+
 }  // namespace
 
 void check_in_bounds(const BlockRecord& block, uint64_t region_bytes) {
@@ -71,13 +74,6 @@ Bytes decode_block(const BlockView& block, std::vector<std::byte>& buffer) {
   decode_block(block, std::span(buffer));
   return buffer;
 }
-
-namespace {
-
-// Created when the library is loaded, so that no fork can interrupt it.
-const std::shared_ptr<BlockCache> cache = std::make_shared<BlockCache>(uint64_t{256} << 20);
-
-}  // namespace
 
 BlockCache::BlockCache(uint64_t limit)
     : limit_(limit), content_([limit] { return std::make_unique<Content>(limit); }) {}

@@ -11,6 +11,19 @@ namespace {
 // An LZ4 block is preceded by its decoded size.
 size_t prefix_bytes(codec::Codec codec) { return codec == codec::Codec::lz4 ? sizeof(uint32_t) : 0; }
 
+// Chunks of this size are not copied.
+constexpr uint64_t kLargeChunk = 1 << 20;
+constexpr size_t kFirstBytes = 64 * 1024;
+
+// Sizes of blocks unless the caller chooses one.
+constexpr uint64_t kPlainBlockBytes = uint64_t{8} << 20;    // without a codec
+constexpr uint64_t kBlockBytes = uint64_t{1} << 20;         // of arrays with one chunk
+constexpr uint64_t kSplitBlockBytes = uint64_t{512} << 10;  // of arrays with several chunks
+
+std::optional<std::string_view> footer_name(codec::Codec codec) {
+  return codec == codec::Codec::none ? std::nullopt : std::optional(name_of(codec));
+}
+
 }  // namespace
 
 uint64_t max_block_bytes(codec::Codec codec) {
@@ -60,23 +73,6 @@ void BlockQueue::append(Bytes stored, uint64_t decoded_bytes) {
   stored_.push_back({end_, stored.size(), decoded_bytes});
   end_ += stored.size();
 }
-
-namespace {
-
-// Chunks of this size are not copied.
-constexpr uint64_t kLargeChunk = 1 << 20;
-constexpr size_t kFirstBytes = 64 * 1024;
-
-// Sizes of blocks unless the caller chooses one.
-constexpr uint64_t kPlainBlockBytes = uint64_t{8} << 20;    // without a codec
-constexpr uint64_t kBlockBytes = uint64_t{1} << 20;         // of arrays with one chunk
-constexpr uint64_t kSplitBlockBytes = uint64_t{512} << 10;  // of arrays with several chunks
-
-std::optional<std::string_view> footer_name(codec::Codec codec) {
-  return codec == codec::Codec::none ? std::nullopt : std::optional(name_of(codec));
-}
-
-}  // namespace
 
 LayerWriter::LayerWriter(std::unique_ptr<io::NewFile> file, const LayerOptions& options)
     : file_(std::move(file)),

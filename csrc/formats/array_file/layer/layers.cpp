@@ -71,24 +71,6 @@ std::vector<LayerFile> list_layers(const io::Location& base, bool includes_base)
   return found;
 }
 
-}  // namespace
-
-void check_base_path(const std::string& path) {
-  if (std::filesystem::path(path).extension() == kExtension) return;
-  throw FieldError(cat("array file: expected a name that ends in .af, got ", path));
-}
-
-std::vector<LayerFile> layer_files(const io::Location& base) { return list_layers(base, true); }
-
-std::vector<LayerFile> existing_layers(const io::Location& base) { return list_layers(base, false); }
-
-std::string sidecar_path(const std::string& base_path, uint32_t number) {
-  const SplitPath base(base_path);
-  return cat(base.folder, base.stem(), '.', number, kExtension);
-}
-
-namespace {
-
 // The number of a cell; nullopt if it is outside of the grid.
 std::optional<uint64_t> cell_number(const Footer& footer, Run coordinate, const std::vector<uint64_t>& grid) {
   uint64_t number = 0;
@@ -105,7 +87,32 @@ void check_rank(std::string_view what, uint64_t got, const Array& array) {
   throw_corrupt(what, ": expected ", array.shape.size(), " axes, got ", got);
 }
 
+std::unique_ptr<io::WritableFile> make_empty_base(io::FileSystem& files, const std::string& path) {
+  if (const auto layers = layer_files(path); layers.size() > 1) {
+    throw CorruptFileError(cat("base file: expected one for ", layers.back().path(), ", got none")).in_file(path);
+  }
+  std::unique_ptr<io::NewFile> file = files.create(path);
+  file->write_at(0, encode_layer_end({}));
+  file->sync();
+  file->publish(false);
+  return file;
+}
+
 }  // namespace
+
+void check_base_path(const std::string& path) {
+  if (std::filesystem::path(path).extension() == kExtension) return;
+  throw FieldError(cat("array file: expected a name that ends in .af, got ", path));
+}
+
+std::vector<LayerFile> layer_files(const io::Location& base) { return list_layers(base, true); }
+
+std::vector<LayerFile> existing_layers(const io::Location& base) { return list_layers(base, false); }
+
+std::string sidecar_path(const std::string& base_path, uint32_t number) {
+  const SplitPath base(base_path);
+  return cat(base.folder, base.stem(), '.', number, kExtension);
+}
 
 Layers::Layers(std::vector<Layer> layers) : layers_(std::make_shared<const std::vector<Layer>>(std::move(layers))) {
   for (uint32_t layer = 0; layer < n_layers(); ++layer) {
@@ -278,21 +285,6 @@ bool Layers::same_layout(const Mention& mention, const ArrayRecord& record, cons
   return record.type == array.type && footer.integers(record.shape) == array.shape &&
          footer.integers(record.chunk_shape) == array.chunk_shape;
 }
-
-namespace {
-
-std::unique_ptr<io::WritableFile> make_empty_base(io::FileSystem& files, const std::string& path) {
-  if (const auto layers = layer_files(path); layers.size() > 1) {
-    throw CorruptFileError(cat("base file: expected one for ", layers.back().path(), ", got none")).in_file(path);
-  }
-  std::unique_ptr<io::NewFile> file = files.create(path);
-  file->write_at(0, encode_layer_end({}));
-  file->sync();
-  file->publish(false);
-  return file;
-}
-
-}  // namespace
 
 std::unique_ptr<io::WritableFile> lock_base(io::FileSystem& files, const std::string& path) {
   check_base_path(path);

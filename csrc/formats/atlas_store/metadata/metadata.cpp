@@ -56,6 +56,20 @@ void check_name(std::string_view what, std::string_view name) {
   if (name.front() == '_') refuse(what, "a name that does not begin with '_'", name);
 }
 
+uint32_t hash_of(std::string_view name) { return static_cast<uint32_t>(std::hash<std::string_view>()(name)); }
+
+size_t combine_hash(size_t hash, size_t more) { return (hash ^ more) * 0x9E3779B97F4A7C15U + (hash >> 29); }
+
+size_t hash_of(const Schema& schema) {
+  size_t hash = static_cast<size_t>(schema.dtype.element);
+  for (const auto& size : schema.dtype.lists) hash = combine_hash(hash, size.value_or(~uint64_t{0}));
+  for (const uint64_t size : schema.shape) hash = combine_hash(hash, size);
+  hash = combine_hash(hash, schema.shape.size());
+  for (const uint64_t size : schema.chunk_shape) hash = combine_hash(hash, size);
+  for (const std::string& name : schema.dimension_names) hash = combine_hash(hash, std::hash<std::string_view>()(name));
+  return combine_hash(combine_hash(hash, static_cast<size_t>(schema.codec)), schema.is_complete ? 1 : 0);
+}
+
 }  // namespace
 
 void check_dataset_name(std::string_view name) { check_name("dataset name", name); }
@@ -85,12 +99,6 @@ std::string folder_of_array(std::string_view name) {
 }
 
 std::string lost_folder_of_array(std::string_view name) { return escaped(folder_of_array(name)); }
-
-namespace {
-
-uint32_t hash_of(std::string_view name) { return static_cast<uint32_t>(std::hash<std::string_view>()(name)); }
-
-}  // namespace
 
 std::string_view NameTable::operator[](uint32_t number) const {
   const uint32_t begin = number == 0 ? 0 : ends_[number - 1];
@@ -139,22 +147,6 @@ void NameTable::grow() {
     slots_[at] = slot;
   }
 }
-
-namespace {
-
-size_t combine_hash(size_t hash, size_t more) { return (hash ^ more) * 0x9E3779B97F4A7C15U + (hash >> 29); }
-
-size_t hash_of(const Schema& schema) {
-  size_t hash = static_cast<size_t>(schema.dtype.element);
-  for (const auto& size : schema.dtype.lists) hash = combine_hash(hash, size.value_or(~uint64_t{0}));
-  for (const uint64_t size : schema.shape) hash = combine_hash(hash, size);
-  hash = combine_hash(hash, schema.shape.size());
-  for (const uint64_t size : schema.chunk_shape) hash = combine_hash(hash, size);
-  for (const std::string& name : schema.dimension_names) hash = combine_hash(hash, std::hash<std::string_view>()(name));
-  return combine_hash(combine_hash(hash, static_cast<size_t>(schema.codec)), schema.is_complete ? 1 : 0);
-}
-
-}  // namespace
 
 std::optional<uint32_t> Metadata::find_dataset(std::string_view name) const {
   const std::optional<uint32_t> number = names_.find(name);

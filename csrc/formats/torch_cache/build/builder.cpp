@@ -36,6 +36,34 @@ bool take_step(ByteCursor& cursor, Bytes& body) {
   return codec::adler32(body) == sum;
 }
 
+// Offset of the first collection; HDF5's own header is shorter.
+constexpr uint64_t kFirstCollection = 4096;
+
+std::string journal_path(const std::string& path) { return path + ".journal"; }
+
+void check_free(const std::string& path) {
+  if (io::exists(path)) throw IoError(EEXIST, std::strerror(EEXIST), path);
+}
+
+io::LockedFile resume(const std::string& path) {
+  io::LockedFile file = io::LockedFile::resume_unpublished(path);
+  file.leave();
+  return file;
+}
+
+// Collections are consecutive, so the last one in the journal determines where the next one begins.
+uint64_t end_of(const io::LockedFile& file, std::span<const EntryRecord> records) {
+  if (records.empty()) return kFirstCollection;
+  std::array<std::byte, 16> head{};
+  const uint64_t last = records.back().address, size = file.size();
+  const bool has_head = file.read_at(last, head) == head.size() && as_text(Bytes(head).first(4)) == "GCOL";
+  const uint64_t bytes = load_le<uint64_t>(head.data() + 8);
+  if (!has_head || bytes > size - last) {
+    throw_corrupt(file.present_path(), ": expected the entries of its journal, got ", size, " bytes without the last one: delete both to rebuild");
+  }
+  return last + bytes;
+}
+
 }  // namespace
 
 // The first step is the fingerprint.
@@ -75,38 +103,6 @@ void Journal::append(const std::vector<EntryRecord>& records) {
   end_ += step.size();
   records_.insert(records_.end(), records.begin(), records.end());
 }
-
-namespace {
-
-// Offset of the first collection; HDF5's own header is shorter.
-constexpr uint64_t kFirstCollection = 4096;
-
-std::string journal_path(const std::string& path) { return path + ".journal"; }
-
-void check_free(const std::string& path) {
-  if (io::exists(path)) throw IoError(EEXIST, std::strerror(EEXIST), path);
-}
-
-io::LockedFile resume(const std::string& path) {
-  io::LockedFile file = io::LockedFile::resume_unpublished(path);
-  file.leave();
-  return file;
-}
-
-// Collections are consecutive, so the last one in the journal determines where the next one begins.
-uint64_t end_of(const io::LockedFile& file, std::span<const EntryRecord> records) {
-  if (records.empty()) return kFirstCollection;
-  std::array<std::byte, 16> head{};
-  const uint64_t last = records.back().address, size = file.size();
-  const bool has_head = file.read_at(last, head) == head.size() && as_text(Bytes(head).first(4)) == "GCOL";
-  const uint64_t bytes = load_le<uint64_t>(head.data() + 8);
-  if (!has_head || bytes > size - last) {
-    throw_corrupt(file.present_path(), ": expected the entries of its journal, got ", size, " bytes without the last one: delete both to rebuild");
-  }
-  return last + bytes;
-}
-
-}  // namespace
 
 Builder::Builder(const std::string& path, CacheHeader header, const std::string& fingerprint, uint64_t checkpoint_bytes)
     : header_(std::move(header)),

@@ -97,6 +97,77 @@ class TypeReader {
   MetadataCursor& cursor_;
 };
 
+constexpr int kFirstOfOthers = 256;  // ids from here on have a label in version 2
+
+Filter read_filter(MetadataCursor& cursor, int version) {
+  Filter filter;
+  filter.id = cursor.read<uint16_t>();
+  uint64_t label_bytes = version == 1 || filter.id >= kFirstOfOthers ? cursor.read<uint16_t>() : 0;
+  cursor.take(2);
+  const int n_parameters = cursor.read<uint16_t>();
+  if (version == 1) label_bytes = (label_bytes + 7) / 8 * 8;
+  const std::string_view label = as_text(cursor.take(label_bytes));
+  filter.label = label.substr(0, label.find('\0'));
+  for (int i = 0; i < n_parameters; ++i) filter.parameters.push_back(cursor.read<uint32_t>());
+  if (version == 1 && n_parameters % 2 != 0) cursor.take(4);
+  return filter;
+}
+
+bool is_applied(std::optional<unsigned> filter, uint32_t mask) { return filter && (mask >> *filter & 1) == 0; }
+
+// Checks the size claimed by the layout against the stored bytes before memory is allocated.
+void check_size(uint64_t claimed, uint64_t stored, bool deflated) {
+  const uint64_t limit = deflated ? checked_mul(stored, codec::kMaxInflateRatio, "chunk") : stored;
+  if (claimed > limit || (!deflated && claimed != stored)) {
+    throw_corrupt("chunk: ", stored, " stored bytes hold at most ", limit, ", expected ", claimed);
+  }
+}
+
+// Shuffled data: byte k of all elements is contiguous.
+void pick_shuffled(const ChunkLayout& layout, Bytes data, uint64_t n_rows, std::span<const ByteRange> ranges,
+                   std::byte* to) {
+  const size_t stride = total_length(ranges);
+  size_t column = 0;
+  for (const ByteRange& range : ranges) {
+    for (size_t k = 0; k < range.length; ++k, ++column) {
+      const std::byte* const from = data.data() + (range.offset + k) * layout.n_rows;
+      for (uint64_t row = 0; row < n_rows; ++row) to[row * stride + column] = from[row];
+    }
+  }
+}
+
+void pick_plain(const ChunkLayout& layout, Bytes data, uint64_t n_rows, std::span<const ByteRange> ranges,
+                std::byte* to) {
+  const std::byte* from = data.data();
+  for (uint64_t row = 0; row < n_rows; ++row, from += layout.element_bytes) {
+    for (const ByteRange& range : ranges) to = store(to, {from + range.offset, range.length});
+  }
+}
+
+uint64_t extent_of(const Node& node) {
+  const Message& message = node.header().need(MessageType::dataspace, "dataspace");
+  const Dataspace space = read_dataspace(message.cursor("dataspace"));
+  if (space.lengths.size() != 1) throw_corrupt("expected one dimension, got ", space.lengths.size());
+  return space.lengths[0];
+}
+
+Datatype type_of(const Node& node) {
+  MetadataCursor cursor = node.header().need(MessageType::datatype, "datatype").cursor("datatype");
+  return read_datatype(cursor);
+}
+
+TableMember::Kind kind_of(const Datatype& type, const std::string& what) {
+  using Kind = TableMember::Kind;
+  if (type.type == TypeClass::bits && type.size == 1) return Kind::unsigned_integer;
+  if ((type.is_ieee(4) || type.is_ieee(8)) && type.is_little_endian()) return Kind::floating;
+  if (type.is_plain_integer() && type.is_little_endian()) {
+    return type.is_signed() ? Kind::signed_integer : Kind::unsigned_integer;
+  }
+  throw UnsupportedFormatError(cat(what,
+                                   ": expected little-endian integers, floats or bit fields of 8 bits, got type class ",
+                                   static_cast<int>(type.type)));
+}
+
 }  // namespace
 
 bool Datatype::is_plain_integer() const {
@@ -142,26 +213,6 @@ Dataspace read_dataspace(MetadataCursor cursor) {
   return found;
 }
 
-namespace {
-
-constexpr int kFirstOfOthers = 256;  // ids from here on have a label in version 2
-
-Filter read_filter(MetadataCursor& cursor, int version) {
-  Filter filter;
-  filter.id = cursor.read<uint16_t>();
-  uint64_t label_bytes = version == 1 || filter.id >= kFirstOfOthers ? cursor.read<uint16_t>() : 0;
-  cursor.take(2);
-  const int n_parameters = cursor.read<uint16_t>();
-  if (version == 1) label_bytes = (label_bytes + 7) / 8 * 8;
-  const std::string_view label = as_text(cursor.take(label_bytes));
-  filter.label = label.substr(0, label.find('\0'));
-  for (int i = 0; i < n_parameters; ++i) filter.parameters.push_back(cursor.read<uint32_t>());
-  if (version == 1 && n_parameters % 2 != 0) cursor.take(4);
-  return filter;
-}
-
-}  // namespace
-
 std::vector<Filter> read_filters(MetadataCursor cursor) {
   const int version = cursor.read<uint8_t>();
   const int count = cursor.read<uint8_t>();
@@ -173,41 +224,6 @@ std::vector<Filter> read_filters(MetadataCursor cursor) {
   for (int i = 0; i < count; ++i) filters.push_back(read_filter(cursor, version));
   return filters;
 }
-
-namespace {
-
-bool is_applied(std::optional<unsigned> filter, uint32_t mask) { return filter && (mask >> *filter & 1) == 0; }
-
-// Checks the size claimed by the layout against the stored bytes before memory is allocated.
-void check_size(uint64_t claimed, uint64_t stored, bool deflated) {
-  const uint64_t limit = deflated ? checked_mul(stored, codec::kMaxInflateRatio, "chunk") : stored;
-  if (claimed > limit || (!deflated && claimed != stored)) {
-    throw_corrupt("chunk: ", stored, " stored bytes hold at most ", limit, ", expected ", claimed);
-  }
-}
-
-// Shuffled data: byte k of all elements is contiguous.
-void pick_shuffled(const ChunkLayout& layout, Bytes data, uint64_t n_rows, std::span<const ByteRange> ranges,
-                   std::byte* to) {
-  const size_t stride = total_length(ranges);
-  size_t column = 0;
-  for (const ByteRange& range : ranges) {
-    for (size_t k = 0; k < range.length; ++k, ++column) {
-      const std::byte* const from = data.data() + (range.offset + k) * layout.n_rows;
-      for (uint64_t row = 0; row < n_rows; ++row) to[row * stride + column] = from[row];
-    }
-  }
-}
-
-void pick_plain(const ChunkLayout& layout, Bytes data, uint64_t n_rows, std::span<const ByteRange> ranges,
-                std::byte* to) {
-  const std::byte* from = data.data();
-  for (uint64_t row = 0; row < n_rows; ++row, from += layout.element_bytes) {
-    for (const ByteRange& range : ranges) to = store(to, {from + range.offset, range.length});
-  }
-}
-
-}  // namespace
 
 size_t total_length(std::span<const ByteRange> ranges) {
   size_t total = 0;
@@ -235,34 +251,6 @@ void unpack_chunk(const ChunkLayout& layout, const StoredChunk& chunk, uint64_t 
     pick_plain(layout, data, n_rows, ranges, out.data());
   }
 }
-
-namespace {
-
-uint64_t extent_of(const Node& node) {
-  const Message& message = node.header().need(MessageType::dataspace, "dataspace");
-  const Dataspace space = read_dataspace(message.cursor("dataspace"));
-  if (space.lengths.size() != 1) throw_corrupt("expected one dimension, got ", space.lengths.size());
-  return space.lengths[0];
-}
-
-Datatype type_of(const Node& node) {
-  MetadataCursor cursor = node.header().need(MessageType::datatype, "datatype").cursor("datatype");
-  return read_datatype(cursor);
-}
-
-TableMember::Kind kind_of(const Datatype& type, const std::string& what) {
-  using Kind = TableMember::Kind;
-  if (type.type == TypeClass::bits && type.size == 1) return Kind::unsigned_integer;
-  if ((type.is_ieee(4) || type.is_ieee(8)) && type.is_little_endian()) return Kind::floating;
-  if (type.is_plain_integer() && type.is_little_endian()) {
-    return type.is_signed() ? Kind::signed_integer : Kind::unsigned_integer;
-  }
-  throw UnsupportedFormatError(cat(what,
-                                   ": expected little-endian integers, floats or bit fields of 8 bits, got type class ",
-                                   static_cast<int>(type.type)));
-}
-
-}  // namespace
 
 Dataset::Dataset(const Node& node) : file_(node.file()), name_(node.path()) {
   node.at_path([&] {

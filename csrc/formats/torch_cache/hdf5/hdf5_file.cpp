@@ -44,26 +44,6 @@ struct State {
   }
 };
 
-}  // namespace
-
-uint32_t lookup3(Bytes bytes) {
-  const uint32_t start = 0xdeadbeef + static_cast<uint32_t>(bytes.size());
-  State state{start, start, start};
-  if (bytes.empty()) return state.c;
-  while (bytes.size() > kBlock) {
-    state.add(bytes.data());
-    state.mix();
-    bytes = bytes.subspan(kBlock);
-  }
-  std::array<std::byte, kBlock> last{};  // what is missing counts as zeros
-  store(last.data(), bytes);
-  state.add(last.data());
-  state.finish();
-  return state.c;
-}
-
-namespace {
-
 constexpr std::string_view kFileSignature("\x89HDF\r\n\x1a\n", 8);
 constexpr std::string_view kSuperblock = "superblock";
 
@@ -85,6 +65,22 @@ void check_widths(MetadataCursor& cursor) {
 }
 
 }  // namespace
+
+uint32_t lookup3(Bytes bytes) {
+  const uint32_t start = 0xdeadbeef + static_cast<uint32_t>(bytes.size());
+  State state{start, start, start};
+  if (bytes.empty()) return state.c;
+  while (bytes.size() > kBlock) {
+    state.add(bytes.data());
+    state.mix();
+    bytes = bytes.subspan(kBlock);
+  }
+  std::array<std::byte, kBlock> last{};  // what is missing counts as zeros
+  store(last.data(), bytes);
+  state.add(last.data());
+  state.finish();
+  return state.c;
+}
 
 Hdf5File::Hdf5File(Bytes bytes) : bytes_(bytes), base_(find_superblock(bytes)) { read_superblock(); }
 

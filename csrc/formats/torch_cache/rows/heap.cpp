@@ -19,6 +19,39 @@ std::vector<std::unique_ptr<std::byte[]>>& rows_of_thread() {
   return rows;
 }
 
+constexpr size_t kHeadBytes = 16;   // of the collection and of each object
+constexpr size_t kMinBytes = 4096;  // minimum size in libhdf5
+
+size_t padded_size(size_t bytes) { return (bytes + 7) / 8 * 8; }
+
+template <typename Out, typename In>
+void convert(const Payload& payload, std::byte* to) {
+  for (size_t i = 0; i < payload.count; ++i) {
+    to = store_le(to, static_cast<Out>(load_le<In>(payload.values + i * sizeof(In))));
+  }
+}
+
+void write_values(const Payload& payload, std::byte* to) {
+  if (payload.out == DType::int64 && payload.subtract != 0) {
+    for (size_t i = 0; i < payload.count; ++i) {
+      to = store_le(to, load_le<int64_t>(payload.values + i * sizeof(int64_t)) - payload.subtract);
+    }
+  } else if (payload.in == payload.out) {
+    store(to, {payload.values, payload.bytes()});
+  } else if (payload.out == DType::float32) {
+    convert<float, double>(payload, to);
+  } else {
+    convert<double, float>(payload, to);
+  }
+}
+
+std::byte* write_head(std::byte* to, uint16_t number, uint16_t references, uint64_t bytes) {
+  to = store_le(to, number);
+  to = store_le(to, references);
+  to = store_le(to, uint32_t{0});
+  return store_le(to, bytes);
+}
+
 }  // namespace
 
 const std::byte* GlobalHeap::header_at(uint64_t at) const {
@@ -80,43 +113,6 @@ uint64_t GlobalHeap::find(uint64_t collection, uint32_t number, uint64_t length)
   }
   throw CorruptFileError(cat("heap collection: expected an object ", number, ", got none"), first);
 }
-
-namespace {
-
-constexpr size_t kHeadBytes = 16;   // of the collection and of each object
-constexpr size_t kMinBytes = 4096;  // minimum size in libhdf5
-
-size_t padded_size(size_t bytes) { return (bytes + 7) / 8 * 8; }
-
-template <typename Out, typename In>
-void convert(const Payload& payload, std::byte* to) {
-  for (size_t i = 0; i < payload.count; ++i) {
-    to = store_le(to, static_cast<Out>(load_le<In>(payload.values + i * sizeof(In))));
-  }
-}
-
-void write_values(const Payload& payload, std::byte* to) {
-  if (payload.out == DType::int64 && payload.subtract != 0) {
-    for (size_t i = 0; i < payload.count; ++i) {
-      to = store_le(to, load_le<int64_t>(payload.values + i * sizeof(int64_t)) - payload.subtract);
-    }
-  } else if (payload.in == payload.out) {
-    store(to, {payload.values, payload.bytes()});
-  } else if (payload.out == DType::float32) {
-    convert<float, double>(payload, to);
-  } else {
-    convert<double, float>(payload, to);
-  }
-}
-
-std::byte* write_head(std::byte* to, uint16_t number, uint16_t references, uint64_t bytes) {
-  to = store_le(to, number);
-  to = store_le(to, references);
-  to = store_le(to, uint32_t{0});
-  return store_le(to, bytes);
-}
-
-}  // namespace
 
 void append_collection(std::span<const Payload> payloads, std::vector<std::byte>& to) {
   size_t bytes = kHeadBytes;

@@ -21,6 +21,10 @@ constexpr uint64_t kMaxDrained = 64 * 1024;
   throw ResponseError({.code = code, .reason = std::move(reason), .may_retry = may_retry, .error_code = {}});
 }
 
+constexpr uint64_t kMaxErrorText = 16 * 1024;
+
+Exchange& exchange_of(void* self) { return *static_cast<Exchange*>(self); }
+
 }  // namespace
 
 RangeBody::RangeBody(const RangeRequest& request, const ObjectVersion* version, uint64_t max_skip)
@@ -114,14 +118,6 @@ void RangeBody::end() {
   }
   found_.size = total_ ? *total_ : pinned_->size;
 }
-
-namespace {
-
-constexpr uint64_t kMaxErrorText = 16 * 1024;
-
-Exchange& exchange_of(void* self) { return *static_cast<Exchange*>(self); }
-
-}  // namespace
 
 void check_curl(CURLcode code) {
   if (code != CURLE_OK) throw IoError(EIO, curl_easy_strerror(code), "libcurl");

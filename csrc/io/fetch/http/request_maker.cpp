@@ -53,6 +53,44 @@ std::string trimmed(std::string_view value) {
   return made;
 }
 
+constexpr std::chrono::seconds kSignatureAge{1};
+
+void append_header(HeaderList& list, const std::string& line) {
+  curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
+  if (longer == nullptr) throw std::bad_alloc();
+  static_cast<void>(list.release());  // is the beginning of the longer one
+  list.reset(longer);
+}
+
+// Strings that a server may repeat in its response.
+std::vector<std::string> secrets_in(const Headers& headers, const Credentials* credentials, const Address& address) {
+  std::vector<std::string> secrets;
+  for (const auto& [name, value] : headers) {
+    if (name != "x-amz-content-sha256" && name != "x-amz-date") secrets.push_back(value);
+  }
+  if (credentials != nullptr) {
+    for (const std::string* secret :
+         {&credentials->bearer, &credentials->secret_key, &credentials->session_token, &credentials->access_key}) {
+      if (!secret->empty()) secrets.push_back(*secret);
+    }
+  }
+  for (const auto& [name, value] : headers) {
+    if (const size_t at = value.find("Signature="); at != std::string::npos) secrets.push_back(value.substr(at + 10));
+  }
+  if (!address.query.empty()) secrets.push_back(address.query);
+  for (size_t at = 0; at < address.query.size();) {
+    const size_t end = std::min(address.query.find('&', at), address.query.size());
+    const std::string pair = address.query.substr(at, end - at);
+    if (const size_t equals = pair.find('='); equals != std::string::npos && pair.size() - equals > 8) {
+      secrets.push_back(pair.substr(equals + 1));
+    }
+    at = end + 1;
+  }
+  // The longest first: others may be parts of it.
+  std::ranges::sort(secrets, [](const auto& a, const auto& b) { return a.size() > b.size(); });
+  return secrets;
+}
+
 }  // namespace
 
 Headers SigV4::signed_headers(const std::string& method, const Address& address, const Headers& headers,
@@ -95,48 +133,6 @@ const std::string& SigV4::key_of_day(const Credentials& credentials, const std::
   }
   return key_;
 }
-
-namespace {
-
-constexpr std::chrono::seconds kSignatureAge{1};
-
-void append_header(HeaderList& list, const std::string& line) {
-  curl_slist* const longer = curl_slist_append(list.get(), line.c_str());
-  if (longer == nullptr) throw std::bad_alloc();
-  static_cast<void>(list.release());  // is the beginning of the longer one
-  list.reset(longer);
-}
-
-// Strings that a server may repeat in its response.
-std::vector<std::string> secrets_in(const Headers& headers, const Credentials* credentials, const Address& address) {
-  std::vector<std::string> secrets;
-  for (const auto& [name, value] : headers) {
-    if (name != "x-amz-content-sha256" && name != "x-amz-date") secrets.push_back(value);
-  }
-  if (credentials != nullptr) {
-    for (const std::string* secret :
-         {&credentials->bearer, &credentials->secret_key, &credentials->session_token, &credentials->access_key}) {
-      if (!secret->empty()) secrets.push_back(*secret);
-    }
-  }
-  for (const auto& [name, value] : headers) {
-    if (const size_t at = value.find("Signature="); at != std::string::npos) secrets.push_back(value.substr(at + 10));
-  }
-  if (!address.query.empty()) secrets.push_back(address.query);
-  for (size_t at = 0; at < address.query.size();) {
-    const size_t end = std::min(address.query.find('&', at), address.query.size());
-    const std::string pair = address.query.substr(at, end - at);
-    if (const size_t equals = pair.find('='); equals != std::string::npos && pair.size() - equals > 8) {
-      secrets.push_back(pair.substr(equals + 1));
-    }
-    at = end + 1;
-  }
-  // The longest first: others may be parts of it.
-  std::ranges::sort(secrets, [](const auto& a, const auto& b) { return a.size() > b.size(); });
-  return secrets;
-}
-
-}  // namespace
 
 std::shared_ptr<Target> RequestMaker::make_target(const std::string& url, const Query& query,
                                                   const HttpOptions& options) {

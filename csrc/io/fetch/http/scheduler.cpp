@@ -32,22 +32,6 @@ void close_gate() {
   gate().lock();
 }
 
-}  // namespace
-
-void close_gate_at_exit() {
-  static const int code = std::atexit(&close_gate);
-  static_cast<void>(code);
-}
-
-bool is_gate_closed() { return is_closed.load(); }
-
-std::shared_lock<std::shared_mutex> pass_gate() {
-  while (is_gate_closed()) ::pause();
-  return std::shared_lock(gate());
-}
-
-namespace {
-
 // The file with the certificates that are trusted.
 
 bool is_readable(const char* path) { return path != nullptr && *path != 0 && ::access(path, R_OK) == 0; }
@@ -76,6 +60,18 @@ size_t max_hedges(const HttpOptions& options) {
 }
 
 }  // namespace
+
+void close_gate_at_exit() {
+  static const int code = std::atexit(&close_gate);
+  static_cast<void>(code);
+}
+
+bool is_gate_closed() { return is_closed.load(); }
+
+std::shared_lock<std::shared_mutex> pass_gate() {
+  while (is_gate_closed()) ::pause();
+  return std::shared_lock(gate());
+}
 
 Scheduler::Scheduler(HttpOptions options)
     : options_(std::move(options)),
