@@ -27,9 +27,8 @@ Parts split_file(Bytes file, std::string_view magic) {
 }
 
 std::vector<std::byte> with_trailer(std::vector<std::byte> archive, std::string_view magic) {
-  const uint64_t size = archive.size();
-  archive.resize(size + kTrailerBytes);
-  store(store_le(archive.data() + size, size), as_bytes(magic));
+  append_le(archive, uint64_t{archive.size()});
+  append(archive, as_bytes(magic));
   return archive;
 }
 

@@ -266,36 +266,25 @@ std::vector<std::byte> end_of(const io::ReadableFile& file, uint64_t limit) {
   return bytes;
 }
 
-uint64_t footer_and_trailer_bytes(const io::ReadableFile& file, Bytes end) {
-  ByteCursor trailer(end.last(std::min<size_t>(end.size(), kTrailerBytes)));
-  const auto footer = trailer.read_le<uint64_t>("footer size");
-  if (as_text(trailer.take(kLayerMagic.size(), "magic")) != kLayerMagic) {
-    throw_corrupt("magic: expected ", kLayerMagic, " at the end");
-  }
-  const uint64_t limit = file.size() - kTrailerBytes;
-  if (footer > limit) throw_corrupt("footer size: expected at most ", limit, ", got ", footer);
-  return footer + kTrailerBytes;
-}
+
 
 }  // namespace
 
 std::string layer_digest(const io::ReadableFile& layer) {
   constexpr uint64_t kEndBytes = 64 * 1024;
-  try {
-    std::vector<std::byte> seen(sizeof(uint64_t));
-    store_le(seen.data(), layer.size());
+  return in_file(layer.path(), [&] {
     std::vector<std::byte> begin(std::min(layer.size(), kEndBytes));
     begin.resize(layer.read_at(0, begin));
     std::vector<std::byte> end = end_of(layer, kEndBytes);
-    const uint64_t footer = footer_and_trailer_bytes(layer, end);
-    if (footer > kEndBytes) end = end_of(layer, footer);
-    seen.insert(seen.end(), begin.begin(), begin.end());
-    seen.insert(seen.end(), end.begin(), end.end());
+    const Bytes trailer = Bytes(end).last(std::min<size_t>(end.size(), kTrailerBytes));
+    const uint64_t bytes = footer_bytes(trailer, layer.size()) + kTrailerBytes;
+    if (bytes > kEndBytes) end = end_of(layer, bytes);
+    std::vector<std::byte> seen;
+    append_le(seen, layer.size());
+    append(seen, begin);
+    append(seen, end);
     return codec::sha256_hex(seen);
-  } catch (CorruptFileError& error) {
-    error.in_file(layer.path());
-    throw;
-  }
+  });
 }
 
 }  // namespace atompack::array_file
