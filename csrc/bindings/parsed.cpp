@@ -8,7 +8,6 @@
 #include "formats/extxyz/frame_index.h"
 #include "formats/extxyz/frame_source.h"
 #include "formats/lmdb/row_block.h"
-#include "formats/lmdb/row_index.h"
 #include "formats/lmdb/row_source.h"
 #include "formats/parsed/field_map.h"
 #include "formats/parsed/index.h"
