@@ -151,41 +151,12 @@ bool is_view_of(const at::Tensor& tensor, const at::Tensor& arena) {
   return tensor.storage().unsafeGetStorageImpl() == arena.storage().unsafeGetStorageImpl();
 }
 
-at::ScalarType scalar_type_of(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-      return at::kBool;
-    case DType::uint8:
-      return at::kByte;
-    case DType::uint16:
-      return at::kUInt16;
-    case DType::uint32:
-      return at::kUInt32;
-    case DType::uint64:
-      return at::kUInt64;
-    case DType::int8:
-      return at::kChar;
-    case DType::int16:
-      return at::kShort;
-    case DType::int32:
-      return at::kInt;
-    case DType::int64:
-      return at::kLong;
-    case DType::float16:
-      return at::kHalf;
-    case DType::bfloat16:
-      return at::kBFloat16;
-    case DType::float32:
-      return at::kFloat;
-    case DType::float64:
-      return at::kDouble;
-    case DType::complex64:
-      return at::kComplexFloat;
-    case DType::complex128:
-      return at::kComplexDouble;
-  }
-  throw InternalError("dtype out of range");
-}
+// By dtype.
+constexpr std::array<at::ScalarType, kNumberOfDTypes> kScalarTypes = {
+    at::kBool, at::kByte, at::kUInt16, at::kUInt32,   at::kUInt64, at::kChar,   at::kShort,        at::kInt,
+    at::kLong, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
+
+at::ScalarType scalar_type_of(DType dtype) { return kScalarTypes.at(static_cast<size_t>(dtype)); }
 
 ArenaTensors allocate_tensors(std::span<const TensorSpec> specs, ArenaKind kind) {
   plan::ArenaLayout layout;
@@ -207,10 +178,8 @@ ArenaTensors pack_tensors(std::span<const at::Tensor> tensors) {
 }
 
 std::optional<DType> find_dtype(at::ScalarType type) {
-  for (size_t i = 0; i < kNumberOfDTypes; ++i) {
-    if (scalar_type_of(static_cast<DType>(i)) == type) return static_cast<DType>(i);
-  }
-  return std::nullopt;
+  const auto found = std::ranges::find(kScalarTypes, type);
+  return found == kScalarTypes.end() ? std::nullopt : std::optional(static_cast<DType>(found - kScalarTypes.begin()));
 }
 
 DType dtype_of(at::ScalarType type) {

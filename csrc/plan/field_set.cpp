@@ -6,11 +6,7 @@ namespace atompack::plan {
 namespace {
 
 FieldType widen_field(const FieldType& a, const FieldType& b, const FieldId& id) {
-  try {
-    return widen(a, b);
-  } catch (FieldError& error) {
-    throw error.at_field(id.key);
-  }
+  return at_field(id.key, [&] { return widen(a, b); });
 }
 
 // Plans one tensor if there is a common row shape, otherwise one per molecule. `widest`: dtype to which values are
