@@ -1,6 +1,7 @@
 // Element types of tensors.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 
@@ -27,31 +28,10 @@ enum class DType : uint8_t {
 };
 inline constexpr size_t kNumberOfDTypes = static_cast<size_t>(DType::complex128) + 1;
 
-constexpr size_t item_bytes(DType dtype) {
-  switch (dtype) {
-    case DType::boolean:
-    case DType::uint8:
-    case DType::int8:
-      return 1;
-    case DType::uint16:
-    case DType::int16:
-    case DType::float16:
-    case DType::bfloat16:
-      return 2;
-    case DType::uint32:
-    case DType::int32:
-    case DType::float32:
-      return 4;
-    case DType::uint64:
-    case DType::int64:
-    case DType::float64:
-    case DType::complex64:
-      return 8;
-    case DType::complex128:
-      return 16;
-  }
-  return 0;
-}
+// By dtype.
+inline constexpr std::array<uint8_t, kNumberOfDTypes> kItemBytes = {1, 1, 2, 4, 8, 1, 2, 4, 8, 2, 2, 4, 8, 8, 16};
+
+constexpr size_t item_bytes(DType dtype) { return kItemBytes[static_cast<size_t>(dtype)]; }
 
 constexpr bool is_floating(DType dtype) { return dtype >= DType::float16 && dtype <= DType::float64; }
 

@@ -24,35 +24,36 @@ void widen_bytes(int64_t* __restrict out, const uint8_t* __restrict from, size_t
   for (size_t i = 0; i < count; ++i) out[i] = from[i];
 }
 
-template <typename In>
-void convert_from(std::byte* to, DType out, const std::byte* from, size_t count) {
-  switch (out) {
+// Calls `use` with a zero of the C++ type of these numbers.
+template <typename Use>
+void with_number_of(DType dtype, const Use& use) {
+  switch (dtype) {
     case DType::uint8:
-      return convert<uint8_t, In>(to, from, count);
+      return use(uint8_t{});
     case DType::uint16:
-      return convert<uint16_t, In>(to, from, count);
+      return use(uint16_t{});
     case DType::uint32:
-      return convert<uint32_t, In>(to, from, count);
+      return use(uint32_t{});
     case DType::uint64:
-      return convert<uint64_t, In>(to, from, count);
+      return use(uint64_t{});
     case DType::int8:
-      return convert<int8_t, In>(to, from, count);
+      return use(int8_t{});
     case DType::int16:
-      return convert<int16_t, In>(to, from, count);
+      return use(int16_t{});
     case DType::int32:
-      return convert<int32_t, In>(to, from, count);
+      return use(int32_t{});
     case DType::int64:
-      return convert<int64_t, In>(to, from, count);
+      return use(int64_t{});
     case DType::float16:
-      return convert<c10::Half, In>(to, from, count);
+      return use(c10::Half{});
     case DType::bfloat16:
-      return convert<c10::BFloat16, In>(to, from, count);
+      return use(c10::BFloat16{});
     case DType::float32:
-      return convert<float, In>(to, from, count);
+      return use(float{});
     case DType::float64:
-      return convert<double, In>(to, from, count);
+      return use(double{});
     default:
-      throw InternalError(cat("no conversion to ", name_of(out)));
+      throw InternalError(cat("no conversion of ", name_of(dtype)));
   }
 }
 
@@ -85,34 +86,9 @@ void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size
     std::memcpy(to, from, count * item_bytes(out));
     return;
   }
-  switch (in) {
-    case DType::uint8:
-      return convert_from<uint8_t>(to, out, from, count);
-    case DType::uint16:
-      return convert_from<uint16_t>(to, out, from, count);
-    case DType::uint32:
-      return convert_from<uint32_t>(to, out, from, count);
-    case DType::uint64:
-      return convert_from<uint64_t>(to, out, from, count);
-    case DType::int8:
-      return convert_from<int8_t>(to, out, from, count);
-    case DType::int16:
-      return convert_from<int16_t>(to, out, from, count);
-    case DType::int32:
-      return convert_from<int32_t>(to, out, from, count);
-    case DType::int64:
-      return convert_from<int64_t>(to, out, from, count);
-    case DType::float16:
-      return convert_from<c10::Half>(to, out, from, count);
-    case DType::bfloat16:
-      return convert_from<c10::BFloat16>(to, out, from, count);
-    case DType::float32:
-      return convert_from<float>(to, out, from, count);
-    case DType::float64:
-      return convert_from<double>(to, out, from, count);
-    default:
-      throw InternalError(cat("no conversion from ", name_of(in)));
-  }
+  with_number_of(in, [&]<typename In>(In) {
+    with_number_of(out, [&]<typename Out>(Out) { convert<Out, In>(to, from, count); });
+  });
 }
 
 void copy_atom_indices(std::byte* to, const std::byte* from, DType in, size_t count, const AtomRange& atoms) {

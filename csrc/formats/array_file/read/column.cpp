@@ -1,6 +1,7 @@
 #include "formats/array_file/read/column.h"
 
 #include <algorithm>
+#include <array>
 
 namespace atompack::array_file {
 namespace {
@@ -145,35 +146,13 @@ std::optional<HeldArray> find_held(const Column& column, size_t row, BlockCache&
 }
 
 ColumnType column_type(Type type) {
-  switch (type) {
-    case Type::int8:
-      return {ColumnKind::numeric, DType::int8};
-    case Type::int16:
-      return {ColumnKind::numeric, DType::int16};
-    case Type::int32:
-      return {ColumnKind::numeric, DType::int32};
-    case Type::int64:
-    case Type::timestamp:
-      return {ColumnKind::numeric, DType::int64};
-    case Type::uint8:
-      return {ColumnKind::numeric, DType::uint8};
-    case Type::uint16:
-      return {ColumnKind::numeric, DType::uint16};
-    case Type::uint32:
-      return {ColumnKind::numeric, DType::uint32};
-    case Type::uint64:
-      return {ColumnKind::numeric, DType::uint64};
-    case Type::float32:
-      return {ColumnKind::numeric, DType::float32};
-    case Type::float64:
-      return {ColumnKind::numeric, DType::float64};
-    case Type::string:
-      return {ColumnKind::text};
-    case Type::binary:
-      return {ColumnKind::bytes};
-    default:
-      throw UnsupportedFormatError(cat("type: expected one with a known encoding, got ", name_of(type)));
-  }
+  constexpr std::array<std::optional<DType>, 16> kNumbers = {
+      std::nullopt, DType::int8,    DType::int16,   DType::int32, DType::int64, DType::uint8, DType::uint16, DType::uint32,
+      DType::uint64, DType::float32, DType::float64, std::nullopt, std::nullopt, std::nullopt, std::nullopt,  DType::int64};
+  if (type == Type::string) return {ColumnKind::text};
+  if (type == Type::binary) return {ColumnKind::bytes};
+  if (const std::optional<DType> dtype = kNumbers.at(static_cast<size_t>(type))) return {ColumnKind::numeric, *dtype};
+  throw UnsupportedFormatError(cat("type: expected one with a known encoding, got ", name_of(type)));
 }
 
 }  // namespace atompack::array_file

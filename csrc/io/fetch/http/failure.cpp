@@ -12,26 +12,33 @@ namespace {
 
 constexpr size_t kMaxQuoted = 200;
 
+struct StatusMeaning {
+  int status, code;
+  std::string_view text;
+};
+
+// All other statuses are EIO.
+constexpr StatusMeaning kMeanings[] = {{401, EACCES, " (not signed in)"},
+                                       {403, EACCES, " (forbidden)"},
+                                       {404, ENOENT, " (not found)"},
+                                       {408, ETIMEDOUT, ""},
+                                       {410, ENOENT, " (gone)"},
+                                       {412, ESTALE, " (the object has changed)"},
+                                       {416, ESTALE, " (the object is shorter than before)"},
+                                       {429, EIO, " (too many requests)"},
+                                       {503, EIO, " (unavailable)"},
+                                       {504, ETIMEDOUT, ""}};
+
+StatusMeaning meaning_of(int status) {
+  const auto* const found = std::ranges::find(kMeanings, status, &StatusMeaning::status);
+  return found == std::ranges::end(kMeanings) ? StatusMeaning{status, EIO, ""} : *found;
+}
+
 int errno_of_status(int status, std::string_view error_code) {
   if (error_code == "ExpiredToken" || error_code == "InvalidToken" || error_code == "TokenRefreshRequired") {
     return EACCES;
   }
-  switch (status) {
-    case 401:
-    case 403:
-      return EACCES;
-    case 404:
-    case 410:
-      return ENOENT;
-    case 408:
-    case 504:
-      return ETIMEDOUT;
-    case 412:
-    case 416:
-      return ESTALE;
-    default:
-      return EIO;
-  }
+  return meaning_of(status).code;
 }
 
 bool is_temporary(int status, std::string_view error_code) {
@@ -54,29 +61,6 @@ std::string quoted(std::string_view text, std::span<const std::string> secrets) 
     std::ranges::replace_if(made, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }, '?');
   }
   return made;
-}
-
-std::string_view meaning_of(int status) {
-  switch (status) {
-    case 401:
-      return " (not signed in)";
-    case 403:
-      return " (forbidden)";
-    case 404:
-      return " (not found)";
-    case 410:
-      return " (gone)";
-    case 412:
-      return " (the object has changed)";
-    case 416:
-      return " (the object is shorter than before)";
-    case 429:
-      return " (too many requests)";
-    case 503:
-      return " (unavailable)";
-    default:
-      return "";
-  }
 }
 
 }  // namespace
@@ -107,7 +91,7 @@ Failure failure_of_response(const ResponseHead& head, std::string_view body, std
   if (!message.empty()) said += said.empty() ? message : ": " + message;
   const bool is_text = !body.empty() && body.front() != '<';
   if (said.empty() && is_text) said = quoted(body, secrets);
-  failure.reason = cat("the server answered with status ", head.status, meaning_of(head.status));
+  failure.reason = cat("the server answered with status ", head.status, meaning_of(head.status).text);
   if (!said.empty()) failure.reason += ", " + said;
   failure.code = errno_of_status(head.status, failure.error_code);
   failure.may_retry = is_temporary(head.status, failure.error_code);
