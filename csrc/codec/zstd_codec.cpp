@@ -210,8 +210,7 @@ DecodedContent zstd_decompress_unsized(Bytes stored, uint64_t max_bytes, std::st
 void ZstdDictionary::Free::operator()(ZSTD_DDict_s* dictionary) const { ZSTD_freeDDict(dictionary); }
 
 ZstdDictionary::ZstdDictionary(Bytes content) : dictionary_(ZSTD_createDDict(content.data(), content.size())) {
-  if (!dictionary_)
-    throw_corrupt("zstd dictionary: expected a complete one, got ", content.size(), " bytes");
+  if (!dictionary_) throw_corrupt("zstd dictionary: expected a complete one, got ", content.size(), " bytes");
 }
 
 void ZstdDictionary::decompress(Bytes frame, std::span<std::byte> out) const {

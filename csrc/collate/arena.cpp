@@ -153,8 +153,8 @@ bool is_view_of(const at::Tensor& tensor, const at::Tensor& arena) {
 
 // By dtype.
 constexpr std::array<at::ScalarType, kNumberOfDTypes> kScalarTypes = {
-    at::kBool, at::kByte, at::kUInt16, at::kUInt32,   at::kUInt64, at::kChar,   at::kShort,        at::kInt,
-    at::kLong, at::kHalf, at::kBFloat16, at::kFloat, at::kDouble, at::kComplexFloat, at::kComplexDouble};
+    at::kBool, at::kByte, at::kUInt16,   at::kUInt32, at::kUInt64, at::kChar,         at::kShort,        at::kInt,
+    at::kLong, at::kHalf, at::kBFloat16, at::kFloat,  at::kDouble, at::kComplexFloat, at::kComplexDouble};
 
 at::ScalarType scalar_type_of(DType dtype) { return kScalarTypes.at(static_cast<size_t>(dtype)); }
 

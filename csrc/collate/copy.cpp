@@ -86,9 +86,8 @@ void copy_values(std::byte* to, DType out, const std::byte* from, DType in, size
     std::memcpy(to, from, count * item_bytes(out));
     return;
   }
-  with_number_of(in, [&]<typename In>(In) {
-    with_number_of(out, [&]<typename Out>(Out) { convert<Out, In>(to, from, count); });
-  });
+  with_number_of(
+      in, [&]<typename In>(In) { with_number_of(out, [&]<typename Out>(Out) { convert<Out, In>(to, from, count); }); });
 }
 
 void copy_atom_indices(std::byte* to, const std::byte* from, DType in, size_t count, const AtomRange& atoms) {

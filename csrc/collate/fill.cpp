@@ -169,9 +169,8 @@ void Filler::write(const FieldView& view, Bytes data, const plan::FieldPlan& fie
 
 void Filler::write_missing(const plan::FieldPlan& field, int32_t number) {
   if (field.must_be_present) {
-    source_.located(plan_.indices[static_cast<size_t>(row_)], [&] {
-      throw fields_.request().absent(plan_.table->fields()[static_cast<size_t>(number)].id);
-    });
+    source_.located(plan_.indices[static_cast<size_t>(row_)],
+                    [&] { throw fields_.request().absent(plan_.table->fields()[static_cast<size_t>(number)].id); });
   }
   if (field.ragged || field.type.kind != ValueKind::numeric) return;
   const size_t at_byte = field.offset + first_element(field) * item_bytes(field.type.dtype);

@@ -63,8 +63,6 @@ void remove_contents(const std::string& path) {
   if (error) throw IoError(error.value(), error.message(), path);
 }
 
-
-
 UniqueFd make_and_lock(const std::string& at, const std::string& path) {
   for (;;) {
     if (!exists(at)) make_folder_at(at);

@@ -33,8 +33,6 @@ namespace {
   throw IoError(code, cat(doing, ": ", std::strerror(code)), path);
 }
 
-
-
 // Opens and locks the file at `at` for a writer of `path`.
 UniqueFd open_and_lock(const std::string& at, int flags, const std::string& path) {
   constexpr int kMode = 0666;  // before the umask

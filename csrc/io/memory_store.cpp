@@ -39,7 +39,6 @@ class MemoryFile final : public OpenFile {
     return std::make_unique<const MemoryBytes>(contents_.bytes.first(length), name_, contents_.owner);
   }
 
-
  private:
   std::string name_;
   OwnedBytes contents_;

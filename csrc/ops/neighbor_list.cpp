@@ -243,8 +243,6 @@ class PairFinder {
     }
   }
 
-
-
   void write_index(const PairPart& part, int64_t place, int64_t count, int64_t* index) const {
     size_t begin = 0;
     for (size_t number = 0; number < part.pairs->ends.size(); ++number) {

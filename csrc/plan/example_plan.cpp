@@ -211,7 +211,8 @@ class ExamplePlanner {
       values.clear();
       for (const Value& dict : column) values.push_back(value_at(dict, key.text(), k));
       node.children.push_back(plan(values));
-      const bool clashes = node.children.back().form == Form::jagged && column.front().find(cat(key.text(), "_offsets"));
+      const bool clashes =
+          node.children.back().form == Form::jagged && column.front().find(cat(key.text(), "_offsets"));
       if (clashes) throw Incompatible();
       node.keys.emplace_back(key.text());
     }

@@ -265,9 +265,8 @@ Block Reader::read_block(uint64_t shard, uint64_t number) const {
       throw CorruptFileError(cat(what, ": expected ", range.size(), " bytes, got ", got), range.begin);
     }
     if (shards_[shard].meta.strategy == Strategy::bare) return stored;
-    return with_context(
-        [&](DataError& error) { error.at_offset(0).shift_offset(range.begin, cat(", in ", what)); },
-        [&] { return decompress_block(stored.bytes(), file->dictionary.get(), max_bytes); });
+    return with_context([&](DataError& error) { error.at_offset(0).shift_offset(range.begin, cat(", in ", what)); },
+                        [&] { return decompress_block(stored.bytes(), file->dictionary.get(), max_bytes); });
   });
 }
 

@@ -14,7 +14,6 @@
 
 namespace atompack::atlas_shards {
 
-
 std::string successor_of(const std::string& name) {
   std::string next = name;
   size_t n_digits = 0;
@@ -118,9 +117,7 @@ struct Found {
   bool has_meta = false;
 };
 
-bool is_shard_number(const std::string& name) {
-  return std::ranges::all_of(name, is_digit);
-}
+bool is_shard_number(const std::string& name) { return std::ranges::all_of(name, is_digit); }
 
 class Lister {
  public:
@@ -209,8 +206,8 @@ class Lister {
     }
     const auto names = found.size() == sizes.size() ? present : original_names(sizes.size(), present);
     if (!names) {
-      throw CorruptFileError(cat("shard_sizes: expected ", sizes.size(), " shards with the names that writers give, got ",
-                                 found.size(), " with others"))
+      throw CorruptFileError(cat("shard_sizes: expected ", sizes.size(),
+                                 " shards with the names that writers give, got ", found.size(), " with others"))
           .in_file(root_.path());
     }
     std::vector<Found> all;
@@ -234,8 +231,8 @@ class Lister {
     for (Found& one : found) {
       one.shard.first_example = list.n_examples;
       const io::Location meta = root_ / one.shard.name / kMetaFile;
-      list.n_examples =
-          in_file(meta.path(), [&] { return checked_add(list.n_examples, one.shard.meta.stored_examples, "examples"); });
+      list.n_examples = in_file(
+          meta.path(), [&] { return checked_add(list.n_examples, one.shard.meta.stored_examples, "examples"); });
       list.shards.push_back(std::move(one.shard));
       list.files.push_back(std::move(one.files));
     }

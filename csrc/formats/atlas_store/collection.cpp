@@ -373,7 +373,8 @@ class FooterDecoder {
 
   ByteRange checked(ByteRange range) const {
     if (range.offset >= kHeaderBytes && range.offset <= end_ && range.length <= end_ - range.offset) return range;
-    throw_corrupt("segment: expected a range in ", kHeaderBytes, "..", end_, ", got ", range.length, " bytes at ", range.offset);
+    throw_corrupt("segment: expected a range in ", kHeaderBytes, "..", end_, ", got ", range.length, " bytes at ",
+                  range.offset);
   }
 
   void decode_segment() {
@@ -484,8 +485,7 @@ struct Frame {
 
 Frame read_frame(const io::ByteSource& file, io::RangeBuffer& buffer) {
   constexpr uint64_t kMinBytes = kHeaderBytes + kTrailerBytes;
-  if (file.length() < kMinBytes)
-    throw_corrupt("size: expected at least ", kMinBytes, " bytes, got ", file.length());
+  if (file.length() < kMinBytes) throw_corrupt("size: expected at least ", kMinBytes, " bytes, got ", file.length());
   const uint64_t n_end = file.is_mapped() ? file.length() : std::min(file.length(), kUsualEndBytes);
   const Bytes end = file.bytes(file.length() - n_end, n_end, buffer);
   ByteCursor trailer(end.last(kTrailerBytes));

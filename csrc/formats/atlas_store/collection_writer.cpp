@@ -284,8 +284,6 @@ class CollectionWriter {
     file_.write_at(end_, stored);
   }
 
-
-
   const Store& store_;
   std::span<const uint32_t> datasets_;
   const CollectionOptions& options_;

@@ -88,9 +88,10 @@ class Writer::Impl {
       form_ = file->form;
       metadata_ = decode_metadata(*file, options_.max_metadata_bytes);
       if (metadata_.version > 1) {
-        throw UnsupportedFormatError(cat("version: expected 0 or 1 to write, got ", metadata_.version,
-                                         ", that of a newer release: `atompack-torch convert OLD NEW` makes a store that "
-                                         "can be written"))
+        throw UnsupportedFormatError(
+            cat("version: expected 0 or 1 to write, got ", metadata_.version,
+                ", that of a newer release: `atompack-torch convert OLD NEW` makes a store that "
+                "can be written"))
             .in_file(file->path);
       }
     }
@@ -191,7 +192,8 @@ class Writer::Impl {
       const std::vector<ChangedVariable> variables = changed_variables();
       if (variables.empty() && !changed_) return;
       check_not_modified();
-      flush_.emplace(store_, files_, form_, fingerprint_before(), options_.n_threads > 0 ? options_.n_threads : kThreads);
+      flush_.emplace(store_, files_, form_, fingerprint_before(),
+                     options_.n_threads > 0 ? options_.n_threads : kThreads);
       flush_->prepare(variables, encode_metadata(metadata_, form_, options_.max_metadata_bytes));
     }
     flush_->run();
@@ -246,7 +248,8 @@ class Writer::Impl {
   };
 
   void begin_change() {
-    if (flush_ && flush_->is_intent_written()) throw IoError(EBUSY, "a flush is incomplete: call flush() again", store_);
+    if (flush_ && flush_->is_intent_written())
+      throw IoError(EBUSY, "a flush is incomplete: call flush() again", store_);
     flush_.reset();
   }
 

@@ -72,8 +72,6 @@ SchemaEntry entry_of(const Column& column, Level level, const Value& value, cons
   return entry_for(stored_scope(column), column.key, *tag, type, row_shape);
 }
 
-
-
 void check_format(const SchemaEntry& entry, RecordRules& rules) {
   if (!needs_format_3(entry.scope, entry.tag)) return;
   if (!rules.is_fixed) {
@@ -204,7 +202,8 @@ std::optional<Encoder::Section> Encoder::section_of(const Column& column, Schema
     known.add(entry);
     if (section) return;
     const uint64_t row_bytes = static_cast<uint64_t>(row_shape.numel()) * item_bytes(value.dtype);
-    section = Section{&column, level, traits_of(entry.tag).form == Form::tensor, section_header(entry), row_bytes, row_shape};
+    section =
+        Section{&column, level, traits_of(entry.tag).form == Form::tensor, section_header(entry), row_bytes, row_shape};
   };
   for (int64_t i = 0; i < size(); ++i) {
     const auto at = static_cast<size_t>(row(i));

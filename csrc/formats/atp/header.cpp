@@ -26,7 +26,8 @@ void check_magic_and_version(Bytes slot) {
 void check_range(const char* what, uint64_t offset, uint64_t length, uint64_t data_start, uint64_t file_size) {
   if (offset == 0 && length == 0) return;
   if (offset < data_start || offset > file_size || length == 0 || length > file_size - offset) {
-    throw_corrupt(what, ": expected a range between ", data_start, " and ", file_size, ", got ", length, " bytes at ", offset);
+    throw_corrupt(what, ": expected a range between ", data_start, " and ", file_size, ", got ", length, " bytes at ",
+                  offset);
   }
 }
 

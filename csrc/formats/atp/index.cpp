@@ -36,8 +36,6 @@ class FieldCollector final : public MoleculeVisitor {
   std::map<std::pair<Scope, std::string>, FieldDeclaration> found_;
 };
 
-
-
 }  // namespace
 
 std::vector<FieldDeclaration> scan_fields(const MoleculeSource& source) {

@@ -33,7 +33,8 @@ struct IndexEntry {
   // Throws CorruptFileError unless the record is within these bounds.
   void validate(uint64_t data_start, uint64_t committed_end) const {
     if (!is_between(data_start, committed_end)) {
-      throw_corrupt("index entry: expected a record between ", data_start, " and ", committed_end, ", got ", stored_bytes, " bytes at ", offset);
+      throw_corrupt("index entry: expected a record between ", data_start, " and ", committed_end, ", got ",
+                    stored_bytes, " bytes at ", offset);
     }
   }
 };

@@ -47,13 +47,12 @@ void check_same_records(const Reader& original, std::span<const int64_t> indices
   for (size_t i = 0; i < indices.size(); ++i) {
     const int64_t index = first + static_cast<int64_t>(i);
     const MoleculeExtent extent = original.extent(indices[i]), copied = copy.extent(index);
-    if (extent.n_atoms == copied.n_atoms && std::ranges::equal(decode(original, indices[i], extent, scratch),
-                                                               decode(copy, index, copied, copy_scratch))) {
+    if (extent.n_atoms == copied.n_atoms &&
+        std::ranges::equal(decode(original, indices[i], extent, scratch), decode(copy, index, copied, copy_scratch))) {
       continue;
     }
-    copy.located(index, [&] {
-      throw_corrupt("record: differs from that of molecule ", indices[i], " of ", original.path());
-    });
+    copy.located(index,
+                 [&] { throw_corrupt("record: differs from that of molecule ", indices[i], " of ", original.path()); });
   }
 }
 

@@ -192,10 +192,12 @@ MoleculeExtent Reader::extent(int64_t index) const {
     found.validate(header_.data_start, header_.committed_end());
     const uint64_t bound = bound_of(found);
     if (found.decoded_bytes > bound || (header_.codec == codec::Codec::none && found.decoded_bytes != bound)) {
-      throw_corrupt("index entry: ", found.stored_bytes, " stored bytes (", name_of(header_.codec), ") hold at most ", bound, ", got an uncompressed size of ", found.decoded_bytes);
+      throw_corrupt("index entry: ", found.stored_bytes, " stored bytes (", name_of(header_.codec), ") hold at most ",
+                    bound, ", got an uncompressed size of ", found.decoded_bytes);
     }
     if (const uint64_t needed = decoder_->min_bytes(found.n_atoms); needed > found.decoded_bytes) {
-      throw_corrupt("index entry: a record of ", found.n_atoms, " atoms takes at least ", needed, " bytes, got ", found.decoded_bytes);
+      throw_corrupt("index entry: a record of ", found.n_atoms, " atoms takes at least ", needed, " bytes, got ",
+                    found.decoded_bytes);
     }
   });
   return {found.n_atoms, found.decoded_bytes, found.decoded_bytes * codec::work_factor(header_.codec)};

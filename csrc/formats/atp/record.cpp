@@ -36,8 +36,7 @@ std::optional<Shape> declared_shape(const SchemaEntry& entry) {
 Bytes read_tensor(FieldView& view, const TagTraits& traits, Bytes payload, uint64_t n_atoms) {
   ByteCursor cursor(payload);
   const auto rank = cursor.read_le<uint8_t>("tensor rank");
-  if (rank > Shape::kMaxRank)
-    throw_corrupt("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank});
+  if (rank > Shape::kMaxRank) throw_corrupt("tensor rank: expected at most ", Shape::kMaxRank, ", got ", int{rank});
   const bool per_atom = view.type.level == Level::atom;
   if (per_atom && rank == 0) throw CorruptFileError("tensor rank: expected at least 1 for values per atom, got 0");
   uint64_t max_bytes = traits.element_bytes;  // zero dimensions count as 1: no product of some of them may overflow

@@ -347,8 +347,6 @@ RawSchemaEntry raw_of(const SchemaEntry& entry) {
           entry.key};
 }
 
-
-
 std::string words_for(const SchemaEntry& entry) {
   const TagTraits& traits = traits_of(entry.tag);
   const bool any_length = traits.form == Form::array || traits.form == Form::vectors;

@@ -9,8 +9,6 @@
 namespace atompack::extxyz {
 namespace {
 
-
-
 // from_chars accepts no plus sign; "+-1" must not become -1.
 std::string_view without_plus(std::string_view token) {
   const bool signed_plus = token.size() > 1 && token[0] == '+' && token[1] != '-' && token[1] != '+';
@@ -45,9 +43,7 @@ std::optional<double> parse_real(std::string_view token) {
   return parse_fortran_real(number);
 }
 
-std::optional<int64_t> parse_integer(std::string_view token) {
-  return parse_number<int64_t>(without_plus(token));
-}
+std::optional<int64_t> parse_integer(std::string_view token) { return parse_number<int64_t>(without_plus(token)); }
 
 std::optional<bool> parse_flag(std::string_view token) {
   if (token == "T" || token == "True" || token == "true" || token == "TRUE") return true;

@@ -179,8 +179,6 @@ void MoleculeBuilder::set_pbc(std::span<const uint8_t, 3> pbc) {
   record_.add(map_.pbc(), Shape{3}, std::as_bytes(pbc));
 }
 
-
-
 void MoleculeBuilder::add(const FieldMap::Rule& rule, std::string_view key, Array& array) {
   using Form = FieldMap::Form;
   if (array.kind == Kind::null && rule.kind != Kind::null) return;

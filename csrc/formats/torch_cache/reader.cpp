@@ -63,9 +63,8 @@ void check_length(const VlenColumn& column, int64_t row, int64_t n_rows, int64_t
 }
 
 void check_indices(const VlenColumn& column, Bytes row, int64_t n_atoms) {
-  at_field(column.name(), [&] {
-    column.dtype() == DType::int64 ? check<int64_t>(row, n_atoms) : check<int32_t>(row, n_atoms);
-  });
+  at_field(column.name(),
+           [&] { column.dtype() == DType::int64 ? check<int64_t>(row, n_atoms) : check<int32_t>(row, n_atoms); });
 }
 
 namespace {

@@ -158,7 +158,8 @@ void check_agreement(const json& settings, const Descriptor& descriptor) {
     const json manifest = settings.value(key, json());
     const json cache = compat.value(key, json());
     if (manifest != cache) {
-      throw_corrupt("descriptor_manifest: ", key, ": expected ", cache.dump(-1, ' ', true), " as in the cache, got ", manifest.dump(-1, ' ', true));
+      throw_corrupt("descriptor_manifest: ", key, ": expected ", cache.dump(-1, ' ', true), " as in the cache, got ",
+                    manifest.dump(-1, ' ', true));
     }
   }
 }

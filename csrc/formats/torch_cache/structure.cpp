@@ -136,8 +136,6 @@ std::vector<double> read_positions(const Value& value) {
   return std::move(numbers.values);
 }
 
-
-
 // NumPy strings: UTF-32 or bytes, padded with NUL.
 std::string read_item(const ElementType& type, Bytes item) {
   std::string text;

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-
 #include "base/checked_math.h"
 #include "base/error.h"
 #include "base/excerpt.h"

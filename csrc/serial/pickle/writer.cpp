@@ -51,9 +51,7 @@ void Writer::big_integer(Bytes bytes) {
   put(bytes);
 }
 
-void Writer::real(double value) {
-  op(Op::bin_float).put(__builtin_bswap64(std::bit_cast<uint64_t>(value)));
-}
+void Writer::real(double value) { op(Op::bin_float).put(__builtin_bswap64(std::bit_cast<uint64_t>(value))); }
 
 Writer& Writer::put_size(Op short_form, Op long_form, Op huge_form, uint64_t size) {
   if (size <= UINT8_MAX) return op(short_form).put(static_cast<uint8_t>(size));
@@ -101,9 +99,7 @@ void Writer::global(std::string_view module, std::string_view name) {
   remember(known);
 }
 
-void Writer::begin_list() {
-  op(Op::empty_list).op(Op::mark);
-}
+void Writer::begin_list() { op(Op::empty_list).op(Op::mark); }
 
 void Writer::end_list() { op(Op::appends); }
 
@@ -111,9 +107,7 @@ void Writer::begin_tuple() { op(Op::mark); }
 
 void Writer::end_tuple() { op(Op::tuple); }
 
-void Writer::begin_dict() {
-  op(Op::empty_dict).op(Op::mark);
-}
+void Writer::begin_dict() { op(Op::empty_dict).op(Op::mark); }
 
 void Writer::end_dict() { op(Op::set_items); }
 
@@ -296,9 +290,7 @@ void Writer::begin_array(std::span<const int64_t> dims, const TypeTable& table, 
   boolean(fortran);
 }
 
-void Writer::end_array() {
-  op(Op::tuple).op(Op::build);
-}
+void Writer::end_array() { op(Op::tuple).op(Op::build); }
 
 void Writer::array(const Array& array) {
   const bool fortran = array.order == Order::fortran;

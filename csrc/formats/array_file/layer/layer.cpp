@@ -30,7 +30,8 @@ Bytes without_prefix(const BlockRecord& block, Bytes stored) {
 
 void check_decoded_bytes(const BlockRecord& block, Codec codec, uint64_t stored_bytes, uint64_t bound) {
   if (block.decoded_bytes <= bound && (codec != Codec::none || block.decoded_bytes == bound)) return;
-  throw_corrupt("block ", block.id, ": ", stored_bytes, " stored bytes (", name_of(codec), ") hold at most ", bound, ", got an uncompressed size of ", block.decoded_bytes);
+  throw_corrupt("block ", block.id, ": ", stored_bytes, " stored bytes (", name_of(codec), ") hold at most ", bound,
+                ", got an uncompressed size of ", block.decoded_bytes);
 }
 
 // Created when the library is loaded, so that no fork can interrupt it.
@@ -40,7 +41,8 @@ const std::shared_ptr<BlockCache> cache = std::make_shared<BlockCache>(uint64_t{
 
 void check_in_bounds(const BlockRecord& block, uint64_t region_bytes) {
   if (block.offset <= region_bytes && block.stored_bytes <= region_bytes - block.offset) return;
-  throw_corrupt("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset, ", got a region of ", region_bytes);
+  throw_corrupt("block ", block.id, ": expected ", block.stored_bytes, " bytes at ", block.offset, ", got a region of ",
+                region_bytes);
 }
 
 BlockView find_block(const BlockRecord& block, Bytes region) {
@@ -253,7 +255,8 @@ Bytes Layer::read(const ChunkRecord& chunk, DecodedBlock& last) const {
 
 void check_in_bounds(const ChunkRecord& chunk, uint64_t block_bytes) {
   if (chunk.offset <= block_bytes && chunk.bytes <= block_bytes - chunk.offset) return;
-  throw_corrupt("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block, ", got a block of ", block_bytes);
+  throw_corrupt("chunk: expected ", chunk.bytes, " bytes at ", chunk.offset, " of block ", chunk.block,
+                ", got a block of ", block_bytes);
 }
 
 namespace {
@@ -265,8 +268,6 @@ std::vector<std::byte> end_of(const io::ReadableFile& file, uint64_t limit) {
   bytes.resize(file.read_at(size - bytes.size(), bytes));
   return bytes;
 }
-
-
 
 }  // namespace
 

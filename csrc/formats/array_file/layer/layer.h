@@ -186,8 +186,6 @@ class Layer {
   std::unordered_map<uint32_t, uint64_t> block_at_;
 };
 
-
-
 // Runs `action`; data errors that do not name them yet get the array, unless it has no name, and the file.
 template <typename Action>
 decltype(auto) in_array(const std::string& path, std::string_view array, const Action& action) {

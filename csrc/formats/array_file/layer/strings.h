@@ -23,6 +23,4 @@ class Strings {
   Bytes offsets_, payload_;
 };
 
-
-
 }  // namespace atompack::array_file

@@ -147,8 +147,9 @@ std::optional<HeldArray> find_held(const Column& column, size_t row, BlockCache&
 
 ColumnType column_type(Type type) {
   constexpr std::array<std::optional<DType>, 16> kNumbers = {
-      std::nullopt, DType::int8,    DType::int16,   DType::int32, DType::int64, DType::uint8, DType::uint16, DType::uint32,
-      DType::uint64, DType::float32, DType::float64, std::nullopt, std::nullopt, std::nullopt, std::nullopt,  DType::int64};
+      std::nullopt,  DType::int8,   DType::int16,  DType::int32,   DType::int64,   DType::uint8,
+      DType::uint16, DType::uint32, DType::uint64, DType::float32, DType::float64, std::nullopt,
+      std::nullopt,  std::nullopt,  std::nullopt,  DType::int64};
   if (type == Type::string) return {ColumnKind::text};
   if (type == Type::binary) return {ColumnKind::bytes};
   if (const std::optional<DType> dtype = kNumbers.at(static_cast<size_t>(type))) return {ColumnKind::numeric, *dtype};

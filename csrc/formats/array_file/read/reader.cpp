@@ -47,8 +47,6 @@ BoxChunks find_chunks(const Array& array, const Box& box) {
   return found;
 }
 
-
-
 // All ranges together, where each would be waited for after the one before.
 void announce_chunks(const Layers& layers, const std::vector<ChunkRef>& chunk_refs, const DecodedBlock& last) {
   for (size_t i = 0; i < chunk_refs.size();) {

@@ -286,8 +286,6 @@ StatisticsList write_compacted(const Reader& reader, LayerWriter& base) {
   return statistics;
 }
 
-
-
 LayerOptions layer_options(const WriterOptions& options) {
   const int level = options.codec == codec::Codec::zstd ? options.level : 0;
   return {options.codec, level, options.block_bytes, codec::threads_for(options.codec, options.n_threads)};
@@ -561,7 +559,8 @@ class Writer::Impl {
     if (layer_) return *layer_;
     const uint32_t newest = layer_files(path_).back().number;
     if (newest == std::numeric_limits<uint32_t>::max()) {
-      throw UnsupportedFormatError(cat("layers: expected a number below ", newest, ", got none left: compact the file"));
+      throw UnsupportedFormatError(
+          cat("layers: expected a number below ", newest, ", got none left: compact the file"));
     }
     layer_ = std::make_unique<LayerWriter>(files_.create(sidecar_path(path_, newest + 1)), layer_options(options_));
     number_ = newest + 1;

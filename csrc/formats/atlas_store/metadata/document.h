@@ -204,13 +204,13 @@ class DataTypeDecoder {
 template <typename In>
 Schema decode_schema(In& in) {
   Schema schema;
-  const auto seen = decode_map(
-      in, "array", MapField{"dtype", "dtype", [&] { schema.dtype = DataTypeDecoder<In>(in).decode(); }},
-      MapField{"shape", "shape", [&] { schema.shape = decode_sizes(in, "shape"); }},
-      MapField{"chunk_shape", "chunk shape", [&] { schema.chunk_shape = decode_sizes(in, "chunk shape"); }},
-      MapField{"dimension_names", "dimension names",
-               [&] { schema.dimension_names = decode_texts(in, "dimension names"); }},
-      MapField{"codec", "codec", [&] { schema.codec = decode_codec(in); }});
+  const auto seen =
+      decode_map(in, "array", MapField{"dtype", "dtype", [&] { schema.dtype = DataTypeDecoder<In>(in).decode(); }},
+                 MapField{"shape", "shape", [&] { schema.shape = decode_sizes(in, "shape"); }},
+                 MapField{"chunk_shape", "chunk shape", [&] { schema.chunk_shape = decode_sizes(in, "chunk shape"); }},
+                 MapField{"dimension_names", "dimension names",
+                          [&] { schema.dimension_names = decode_texts(in, "dimension names"); }},
+                 MapField{"codec", "codec", [&] { schema.codec = decode_codec(in); }});
   if (std::ranges::find(seen, false) != seen.end()) {
     throw CorruptFileError("array: expected dtype, shape, chunk_shape, dimension_names and codec, got not all of them",
                            in.position());

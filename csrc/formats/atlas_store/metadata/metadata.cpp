@@ -93,8 +93,7 @@ void check_array_name(std::string_view name) {
 }
 
 std::string folder_of_array(std::string_view name) {
-  if (!is_folder_name(name))
-    throw_corrupt("array name: expected the name of a folder, got ", excerpt(name));
+  if (!is_folder_name(name)) throw_corrupt("array name: expected the name of a folder, got ", excerpt(name));
   return escaped(name);
 }
 
@@ -235,7 +234,8 @@ uint32_t Metadata::add_dataset(std::string_view name) {
 void Metadata::add_dataset(std::string_view name, uint64_t dataset_schema) {
   if (find_dataset(name)) throw_corrupt("datasets: duplicate name ", excerpt(name));
   if (dataset_schema >= dataset_schemas_.size()) {
-    throw_corrupt("schema of dataset ", excerpt(name), ": expected a number below ", dataset_schemas_.size(), ", got ", dataset_schema);
+    throw_corrupt("schema of dataset ", excerpt(name), ": expected a number below ", dataset_schemas_.size(), ", got ",
+                  dataset_schema);
   }
   add_dataset(name);
   schema_of_.push_back(static_cast<uint32_t>(dataset_schema));

@@ -59,7 +59,8 @@ uint64_t end_of(const io::LockedFile& file, std::span<const EntryRecord> records
   const bool has_head = file.read_at(last, head) == head.size() && as_text(Bytes(head).first(4)) == "GCOL";
   const uint64_t bytes = load_le<uint64_t>(head.data() + 8);
   if (!has_head || bytes > size - last) {
-    throw_corrupt(file.present_path(), ": expected the entries of its journal, got ", size, " bytes without the last one: delete both to rebuild");
+    throw_corrupt(file.present_path(), ": expected the entries of its journal, got ", size,
+                  " bytes without the last one: delete both to rebuild");
   }
   return last + bytes;
 }

@@ -158,7 +158,8 @@ class SectionReader {
   static void check_column(const VlenColumn& column, const ColumnPlace& place, const std::string& path) {
     const bool is_index = column.dtype() == DType::int64 || column.dtype() == DType::int32;
     if (is_index != place.is_index || column.dtype() == DType::uint8) {
-      throw_corrupt(path, "/", place.name, ": expected ", place.is_index ? "int64 or int32" : "floats", ", got ", name_of(column.dtype()));
+      throw_corrupt(path, "/", place.name, ": expected ", place.is_index ? "int64 or int32" : "floats", ", got ",
+                    name_of(column.dtype()));
     }
   }
 

@@ -304,7 +304,8 @@ TableMember Dataset::member(const std::string& name) const {
   const ByteRange bytes{found->offset, found->type.size};
   if (bytes.length == 0 || bytes.offset > layout_.element_bytes ||
       bytes.length > layout_.element_bytes - bytes.offset) {
-    throw_corrupt(what, ": expected a column inside rows of ", layout_.element_bytes, " bytes, got ", bytes.length, " at ", bytes.offset);
+    throw_corrupt(what, ": expected a column inside rows of ", layout_.element_bytes, " bytes, got ", bytes.length,
+                  " at ", bytes.offset);
   }
   return {kind_of(found->type, what), bytes};
 }
@@ -360,9 +361,8 @@ std::vector<std::byte> Dataset::read(std::span<const ByteRange> ranges) const {
   for (uint64_t row = 0; row < n_rows_; row += layout_.n_rows) {
     const uint64_t count = std::min(n_rows_ - row, layout_.n_rows);
     const StoredChunk chunk = chunk_from(row);
-    with_context(
-        [&](DataError& error) { error.shift_offset(0, cat(" of the chunk of ", name_, " from row ", row)); },
-        [&] { unpack_chunk(layout_, chunk, count, ranges, left.first(count * stride), decoded); });
+    with_context([&](DataError& error) { error.shift_offset(0, cat(" of the chunk of ", name_, " from row ", row)); },
+                 [&] { unpack_chunk(layout_, chunk, count, ranges, left.first(count * stride), decoded); });
     left = left.subspan(count * stride);
   }
   return out;

@@ -21,7 +21,6 @@
 
 namespace atompack::torch_cache {
 
-
 void append_record(const EntryRecord& record, std::vector<std::byte>& to) {
   append_le(to, record.address, record.structure_bytes, record.n_atoms, record.energy,
             static_cast<uint8_t>(record.has_forces), static_cast<uint8_t>(record.has_derivatives), record.n_edges,
