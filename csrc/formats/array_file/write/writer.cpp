@@ -66,6 +66,64 @@ Grid grid_of(const ArrayDefinition& definition) {
   return {definition.shape, definition.chunk_shape};
 }
 
+// Merging of all layers of an array file.
+
+// Writes a whole new base of the existing arrays, in order of first appearance, each chunk from its newest layer;
+// returns their statistics. One chunk is in memory at a time. Throws CorruptFileError; UnsupportedFormatError for
+// lists.
+StatisticsList write_compacted(const Reader& reader, LayerWriter& base) {
+  std::deque<LayerArray> arrays;
+  std::vector<const LayerArray*> contents;
+  StatisticsList statistics;
+  DecodedBlock last;
+  const auto copy = [&](const Array& array) {
+    check_can_be_rewritten(array);
+    LayerArray& made = arrays.emplace_back(LayerArray{definition_of(array), false, {}, array.attributes});
+    contents.push_back(&made);
+    Summary summary(array.type, made.definition.fill);
+    const Grid grid = array.chunks.empty() ? Grid({}, {}) : array.grid();
+    const bool is_whole = array.chunks.empty() ? array.n_elements() == 0 : array.chunks.size() >= grid.n_cells();
+    if (!is_whole) check_cells_are_known(reader.layers(), array.foreign_layer);
+    for (const StoredChunk& chunk : array.chunks) {
+      const Bytes stored = reader.read_chunk(chunk, last);
+      summary.add(stored, grid.box_of(grid.cell_at(chunk.cell)).n_elements());
+      made.chunks.push_back({chunk.cell, base.append(stored, grid.n_cells())});
+    }
+    // Includes arrays that were never written, unlike after a flush.
+    statistics.emplace_back(array.name, summary.statistics(array.n_elements()));
+  };
+  for (const std::string& name : reader.names()) {
+    const Array array = reader.array(name);
+    at_field(name, [&] { copy(array); });
+  }
+  base.finish(std::move(contents), 0, "");
+  return statistics;
+}
+
+LayerOptions layer_options(const WriterOptions& options) {
+  const int level = options.codec == codec::Codec::zstd ? options.level : 0;
+  return {options.codec, level, options.block_bytes, codec::threads_for(options.codec, options.n_threads)};
+}
+
+WriterOptions checked(WriterOptions options) {
+  if (options.codec == codec::Codec::zstd) codec::check_level(options.codec, options.level);
+  return options;
+}
+
+void check_length(uint64_t expected, uint64_t got, std::string_view what) {
+  if (expected != got) throw FieldError(cat(what, ": expected ", expected, ", got ", got));
+}
+
+void check_can_be_written(const ArrayDefinition& array) {
+  const bool has_axes = array.chunk_shape.size() == array.shape.size();
+  for (size_t i = 0; i < array.shape.size(); ++i) {
+    if (has_axes && (array.chunk_shape[i] > 0 || array.shape[i] == 0)) continue;
+    throw CorruptFileError("chunk shape: expected at least 1 along each axis, got 0");
+  }
+}
+
+}  // namespace
+
 // Pending changes of one array.
 struct PendingArray {
   // `below_array`: that in the committed layers, whose chunks count if there is no newer one; null: there is none.
@@ -251,64 +309,6 @@ class ChunkStore {
   const Reader& committed_;
   DecodedBlock& last_;
 };
-
-// Merging of all layers of an array file.
-
-// Writes a whole new base of the existing arrays, in order of first appearance, each chunk from its newest layer;
-// returns their statistics. One chunk is in memory at a time. Throws CorruptFileError; UnsupportedFormatError for
-// lists.
-StatisticsList write_compacted(const Reader& reader, LayerWriter& base) {
-  std::deque<LayerArray> arrays;
-  std::vector<const LayerArray*> contents;
-  StatisticsList statistics;
-  DecodedBlock last;
-  const auto copy = [&](const Array& array) {
-    check_can_be_rewritten(array);
-    LayerArray& made = arrays.emplace_back(LayerArray{definition_of(array), false, {}, array.attributes});
-    contents.push_back(&made);
-    Summary summary(array.type, made.definition.fill);
-    const Grid grid = array.chunks.empty() ? Grid({}, {}) : array.grid();
-    const bool is_whole = array.chunks.empty() ? array.n_elements() == 0 : array.chunks.size() >= grid.n_cells();
-    if (!is_whole) check_cells_are_known(reader.layers(), array.foreign_layer);
-    for (const StoredChunk& chunk : array.chunks) {
-      const Bytes stored = reader.read_chunk(chunk, last);
-      summary.add(stored, grid.box_of(grid.cell_at(chunk.cell)).n_elements());
-      made.chunks.push_back({chunk.cell, base.append(stored, grid.n_cells())});
-    }
-    // Includes arrays that were never written, unlike after a flush.
-    statistics.emplace_back(array.name, summary.statistics(array.n_elements()));
-  };
-  for (const std::string& name : reader.names()) {
-    const Array array = reader.array(name);
-    at_field(name, [&] { copy(array); });
-  }
-  base.finish(std::move(contents), 0, "");
-  return statistics;
-}
-
-LayerOptions layer_options(const WriterOptions& options) {
-  const int level = options.codec == codec::Codec::zstd ? options.level : 0;
-  return {options.codec, level, options.block_bytes, codec::threads_for(options.codec, options.n_threads)};
-}
-
-WriterOptions checked(WriterOptions options) {
-  if (options.codec == codec::Codec::zstd) codec::check_level(options.codec, options.level);
-  return options;
-}
-
-void check_length(uint64_t expected, uint64_t got, std::string_view what) {
-  if (expected != got) throw FieldError(cat(what, ": expected ", expected, ", got ", got));
-}
-
-void check_can_be_written(const ArrayDefinition& array) {
-  const bool has_axes = array.chunk_shape.size() == array.shape.size();
-  for (size_t i = 0; i < array.shape.size(); ++i) {
-    if (has_axes && (array.chunk_shape[i] > 0 || array.shape[i] == 0)) continue;
-    throw CorruptFileError("chunk shape: expected at least 1 along each axis, got 0");
-  }
-}
-
-}  // namespace
 
 // Implementation of Writer; Writer adds path and array name to its errors. writer.h documents the methods.
 class Writer::Impl {
@@ -760,11 +760,3 @@ void Writer::compact() {
 }
 
 }  // namespace atompack::array_file
-
-PendingArray::PendingArray(ArrayDefinition definition, std::unique_ptr<const Array> below_array)
-    : layer{std::move(definition), false, {}},
-      grid(grid_of(layer.definition)),
-      below(std::move(below_array)),
-      summary(layer.definition.type, layer.definition.fill) {
-  if (below) layer.attributes = below->attributes;
-}
