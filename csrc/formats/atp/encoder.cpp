@@ -259,9 +259,10 @@ void Encoder::check_sizes(codec::Codec codec) {
       if (!has_field(*section.column, row(i))) continue;
       bytes += section.head.size() + 4 + payload_bytes(section, row(i));
     }
-    if (n > kMax || bytes > kMax || codec::compressed_bound(codec, bytes) > kMax) {
-      throw FieldError(cat("record: expected less than 4 GiB, got ", bytes, " bytes")).at_molecule(i);
-    }
+    at_molecule(i, [&] {
+      if (n <= kMax && bytes <= kMax && codec::compressed_bound(codec, bytes) <= kMax) return;
+      throw FieldError(cat("record: expected less than 4 GiB, got ", bytes, " bytes"));
+    });
     record_bytes_[static_cast<size_t>(i)] = bytes;
   }
 }
