@@ -102,9 +102,10 @@ TEST_F(MoleculeBuilding, LabelsAndProperties) {
 
 TEST_F(MoleculeBuilding, Momenta) {
   const std::vector<double> masses = {kNan, 2, kNan, kNan, kNan, kNan, kNan, kNan, 16};
-  const FieldMap map({{Level::atom, "momenta", Scope::builtin, "velocities", Kind::real, std::vector<int64_t>{3}, true},
-                      {Level::atom, "velocities", Scope::builtin, "velocities", Kind::real, std::vector<int64_t>{3}}},
-                     false, masses);
+  const FieldMap map(
+      {{Level::atom, "momenta", Scope::builtin, "velocities", Kind::real, std::vector<int64_t>{3}, false, true},
+       {Level::atom, "velocities", Scope::builtin, "velocities", Kind::real, std::vector<int64_t>{3}}},
+      false, masses);
   const Array momenta = reals({2, 0, 0, 16, 0, 0}, {3});
   EXPECT_EQ(built(map, {{"momenta", momenta}}, {}), "2 atoms, velocities(3,)=1");
   const Array near = reals({1 + 1e-12, 0, 0, 1, 0, 0}, {3}), far = reals({3, 0, 0, 1, 0, 0}, {3});
