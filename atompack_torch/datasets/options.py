@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from dataclasses import fields as fields_of
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, ClassVar, Literal, TypeVar, get_args
 
 import torch
 
@@ -110,6 +110,19 @@ class MoleculeOptions:
         ValueError: an option does not have one of its values.
     """
 
+    former: ClassVar[Mapping[str, str]] = {
+        "cache": "features=cache",
+        "descriptor": "features=descriptor",
+        "cache_features": "features=Features(..., keep=...)",
+        "cache_bytes": "features=Features(..., max_bytes=...)",
+        "force_fraction": "force_subset=ForceSubset(fraction)",
+        "resample_forces": "force_subset=ForceSubset(fraction, resample=True)",
+        "seed": "force_subset=ForceSubset(fraction, seed=...)",
+        "populate": "access='populate'",
+        "block_cache": "storage_options={'cache': ...}",
+        "block_cache_bytes": "storage_options={'cache_bytes': ...}",
+    }
+
     path: Any
     _: KW_ONLY
     fields: Sequence[str] | None = None
@@ -143,6 +156,8 @@ class MoleculeOptions:
         """
         known = [option.name for option in fields_of(cls)][1:]
         for name in options:
+            if name in cls.former:
+                raise TypeError(f"{name}: unknown option: use {cls.former[name]}")
             if name not in known:
                 of_convert = ["key_map", *(option.name for option in fields_of(ChangeOptions))]
                 hint = "; apt.convert has it, and makes a file" if name in of_convert else ""

@@ -419,6 +419,8 @@ def test_wrong_options_on_features_and_forces(options: Any, error: Any, message:
             ValueError,
             "missing='nan'.*got 'drop'",
         ),
+        ({"cache_features": "all"}, TypeError, r"use features=Features\(..., keep=...\)"),
+        ({"populate": True}, TypeError, "use access='populate'"),
         ({"colour": "red"}, TypeError, "colour: unknown option: .*, storage_options$"),
         ({"stress_from": "virial"}, TypeError, "unknown option: .*; apt.convert has it"),
     ],
