@@ -524,7 +524,16 @@ class ShardDataset(BatchDataset[object, object]):
         )
 
     def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches; see ``BatchDataset``."""
+        """Starts threads that make batches, to which ``apply_transform`` is still to be applied.
+
+        Args:
+            num_threads: number of threads; each makes one batch at a time.
+            max_ready: number of batches to make ahead.
+            pinned: make batches in page-locked memory.
+
+        Returns:
+            What makes the batches that are requested.
+        """
         native = self._open().native
         if native is None:
             return PickledQueue(len(self), self._collate_examples)
