@@ -58,25 +58,6 @@ class AtompackProcess(OracleProcess):
         """Append molecules to an existing file in one commit."""
         self.ask("append", path=str(path), molecules=[*map(_given, molecules)])
 
-    def write_stacked(
-        self, path: Path, positions: Any, numbers: Any, codec: str = "none", **kwargs: Any
-    ) -> Path:
-        """Create a file by one stacked write of equally sized molecules."""
-        self.ask(
-            "write_stacked",
-            path=str(path),
-            codec=codec,
-            positions=positions,
-            numbers=numbers,
-            kwargs=kwargs,
-        )
-        return path
-
     def read(self, path: Path) -> list[dict[str, Any]]:
         """All molecules of a file, as the original reads them one by one."""
         return [_read(plain) for plain in self.ask("read", path=str(path))]
-
-    def flat(self, path: Path, indices: Sequence[int]) -> dict[str, Any]:
-        """The original's own flat read."""
-        answer: dict[str, Any] = self.ask("flat", path=str(path), indices=list(indices))
-        return answer

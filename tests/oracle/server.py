@@ -45,14 +45,6 @@ def append(path: str, molecules: list[dict[str, Any]]) -> int:
     return len(database)
 
 
-def write_stacked(path: str, codec: str, positions: Any, numbers: Any, kwargs: Any) -> int:
-    """Create a file by one stacked write."""
-    database = atompack.Database(path, compression=codec, overwrite=True)
-    database.add_arrays_batch(positions, numbers, **kwargs)
-    database.flush()
-    return len(database)
-
-
 def to_plain(molecule: Any) -> dict[str, Any]:
     """A dict of arrays from an atompack molecule; the other way round than ``to_molecule``."""
     plain = {key: getattr(molecule, key) for key in BUILTINS if key != "name"}
@@ -79,17 +71,10 @@ def read(path: str) -> list[dict[str, Any]]:
     return [to_plain(database[i]) for i in range(len(database))]
 
 
-def flat(path: str, indices: list[int]) -> dict[str, Any]:
-    """What the original's flat read gives."""
-    return dict(atompack.Database.open(path).get_molecules_flat(indices))
-
-
 ACTIONS: dict[str, Callable[..., Any]] = {
     "write": write,
     "append": append,
-    "write_stacked": write_stacked,
     "read": read,
-    "flat": flat,
 }
 
 

@@ -226,29 +226,6 @@ def test_large_batch_on_several_threads(
         assert_batch(apt.AtpDataset(path, num_threads=threads).batch(indices), want)
 
 
-@pytest.mark.parametrize("codec", strategies.CODECS)
-def test_stacked_writes(atompack: AtompackProcess, new_path: NewPath, codec: str) -> None:
-    """Stacked writes store energies of float32 as such, and order sections otherwise."""
-    rng = np.random.default_rng(3)
-    path = atompack.write_stacked(
-        new_path(),
-        rng.normal(size=(5, 3, 3)).astype("f4"),
-        rng.integers(1, 9, (5, 3)).astype("u1"),
-        codec,
-        energy=rng.normal(size=5).astype("f4"),
-        charges=rng.normal(size=(5, 3)).astype("f4"),
-        pbc=rng.integers(0, 2, (5, 3)).astype(bool),
-        name=[f"m{i}" for i in range(5)],
-        properties={"zeta": rng.normal(size=5).astype("f4"), "rho": rng.normal(size=(5, 2, 5))},
-        atom_properties={"w": rng.normal(size=(5, 3)), "code": rng.integers(0, 5, (5, 3))},
-    )
-    batch = apt.AtpDataset(path).batch([4, 0, 0, 2])
-    assert_batch(batch, reference_of([path]).batch([4, 0, 0, 2]))
-    assert batch.energy.dtype == torch.float64
-    assert batch.charges.dtype == torch.float32
-    assert batch["rho"].shape == (4, 2, 5)
-
-
 def test_types_that_clash_between_files(atompack: AtompackProcess, new_path: NewPath) -> None:
     """One name, two kinds of value: fine as long as no batch needs both."""
     rng = np.random.default_rng(1)
@@ -327,22 +304,3 @@ def test_names_do_not_depend_on_what_is_selected(
             assert names & set(dataset.batch([0, 1]).keys()) == {name}
             present = [set(dataset[i].keys()) - {"positions", "atomic_numbers"} for i in (0, 1)]
             assert sorted(present, key=len) == [set(), {name}]
-
-
-def test_f32_energies_and_wide_positions_mix(atompack: AtompackProcess, new_path: NewPath) -> None:
-    """A width that differs in any file is float64 in every batch, whichever molecules it has."""
-    rng = np.random.default_rng(5)
-    paths = []
-    for width in ("f4", "f8"):
-        recipe = strategies.Recipe(width, {"forces": width, "cell": width})
-        paths.append(atompack.write(new_path(), [strategies.molecule(rng, recipe, 3)]))
-    dataset, reference = apt.AtpDataset(paths), reference_of(paths)
-    for indices in ((), (0,), (1,), (0, 1)):
-        for batch in (dataset.batch(indices), dataset.subset(indices)[:]):
-            assert_batch(batch, reference.batch(indices))
-            for name in ("positions", "forces", "cell"):
-                assert batch[name].dtype == dataset.schema[name].dtype == torch.float64
-    for number in (0, 1):
-        assert dataset[number].forces.dtype == torch.float64
-        alone = apt.AtpDataset(paths[number])
-        assert alone[:].forces.dtype == (torch.float32, torch.float64)[number]

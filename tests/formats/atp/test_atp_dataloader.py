@@ -97,11 +97,6 @@ def test_two_workers(
     assert_batch(dataset.batch([3, 3]), reference.batch([3, 3]))
 
 
-def test_order_is_kept_with_workers(path: Path, reference: ReferenceDataset) -> None:
-    loader = DataLoader(apt.AtpDataset(path), batch_size=7, num_workers=2)
-    assert len(assert_epoch(loader, reference)) == N_MOLECULES
-
-
 def test_a_batch_of_one_and_batches_off(path: Path, reference: ReferenceDataset) -> None:
     loader = DataLoader(apt.AtpDataset(path), batch_size=1)
     assert len(assert_epoch(loader, reference)) == N_MOLECULES
@@ -133,16 +128,6 @@ def test_concat_dataset(path: Path, reference: ReferenceDataset, num_workers: in
             assert torch.equal(batch[key].nan_to_num(7.0), want.values[key].nan_to_num(7.0)), key
             if key in want.masks:
                 assert torch.equal(batch.mask(key), want.masks[key]), key
-
-
-def test_own_splits_in_workers(path: Path, reference: ReferenceDataset) -> None:
-    train, test = apt.AtpDataset(path).split([0.5, 0.5], seed=1)
-    seen: list[int] = []
-    for part in (train, test):
-        for batch in DataLoader(part, batch_size=5, num_workers=2):
-            assert_batch(batch, reference.batch(batch.index.tolist()))
-            seen += batch.index.tolist()
-    assert sorted(seen) == list(range(N_MOLECULES))
 
 
 @pytest.mark.parametrize("num_workers", [0, 2])

@@ -56,21 +56,6 @@ def test_pickle_is_small_and_reads_the_same(path: Path) -> None:
         assert_batch(dataset.batch([3, 1]), want)
 
 
-def test_pickle_in_another_process(path: Path, tmp_path: Path, scripts: ScriptServer) -> None:
-    dataset = apt.AtpDataset(path)
-    dataset.batch(range(200))
-    (tmp_path / "dataset.pickle").write_bytes(pickle.dumps(dataset))
-    script = (
-        "import pickle, sys, torch\n"
-        "dataset = pickle.load(open(sys.argv[1], 'rb'))\n"
-        "print(len(dataset), dataset.batch([5]).energy.view(torch.int64).item())"
-    )
-    done = scripts.run(script, tmp_path / "dataset.pickle")
-    assert done.returncode == 0, done.stderr
-    energy = reference_of(path).molecule(5).builtins["energy"].data
-    assert done.stdout.split() == ["200", str(energy.view("i8").item())]
-
-
 FORK = """
 import os, signal, sys, torch
 import atompack_torch as apt
@@ -194,23 +179,6 @@ def test_refresh_takes_up_a_newer_generation(atompack: AtompackProcess, path: Pa
         assert snapshot.n_atoms.tolist()[-6:] == [4] * 6
 
 
-def test_another_inode_is_an_error_until_refresh(
-    atompack: AtompackProcess, path: Path, new_path: NewPath
-) -> None:
-    dataset = apt.AtpDataset(path)
-    pickled = pickle.dumps(dataset)
-    other = atompack.write(new_path(), molecules(7, 9, n_atoms=2))
-    other.replace(path)
-    stranger = pickle.loads(pickled)
-    with pytest.raises(OSError, match="refresh"):
-        stranger.batch([0])
-    with pytest.raises(OSError, match="refresh"):
-        stranger[0]
-    stranger.refresh()
-    assert len(stranger) == 7
-    assert_batch(stranger.batch(range(7)), reference_of(path).batch(range(7)))
-
-
 SHRINK = """
 import os, sys
 import atompack_torch as apt
@@ -249,14 +217,6 @@ def test_a_file_that_is_deleted_stays_readable_once_open(path: Path) -> None:
     assert_batch(dataset.batch([0, 7]), want)
     with pytest.raises(FileNotFoundError):
         pickle.loads(pickle.dumps(dataset)).batch([0])
-
-
-def test_a_writer_may_append_while_we_read(atompack: AtompackProcess, path: Path) -> None:
-    dataset = apt.AtpDataset(path)
-    want = reference_of(path).batch(range(200))
-    for seed in range(3):
-        atompack.append(path, molecules(2, seed))
-        assert_batch(dataset.batch(range(200)), want)
 
 
 FRESH_INTEGERS = """

@@ -61,12 +61,6 @@ def test_ways_of_mapping(path: Path, reference: ReferenceDataset, access: Any) -
     assert_batch(dataset.batch(range(10)), reference.batch(range(10)))
 
 
-def test_getitems_is_one_batch_in_a_list(path: Path, reference: ReferenceDataset) -> None:
-    (batch,) = apt.AtpDataset(path).__getitems__([3, 1])
-    assert isinstance(batch, apt.MoleculeBatch)
-    assert_batch(batch, reference.batch([3, 1]))
-
-
 def test_transform_sees_every_batch(path: Path, reference: ReferenceDataset) -> None:
     def double(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
         batch.energy.mul_(2)
@@ -133,16 +127,6 @@ def test_unknown_fields(path: Path) -> None:
             assert isinstance(caught.value, KeyError)
         with pytest.raises(AttributeError, match="nope"):
             item.nope  # noqa: B018
-
-
-def test_missing_error_names_molecule_and_field(path: Path, reference: ReferenceDataset) -> None:
-    lacking = next(i for i in range(10) if "forces" not in reference.molecule(i).builtins)
-    strict = apt.AtpDataset(path, fields=["forces"], missing="error")
-    with pytest.raises(apt.FieldError) as caught:
-        strict.batch([lacking])
-    assert f"molecule {lacking}" in str(caught.value)
-    assert "field 'forces'" in str(caught.value)
-    assert str(path) in str(caught.value)
 
 
 def test_numbers_in_messages_are_those_within_the_file(path: Path, new_path: NewPath) -> None:
@@ -308,52 +292,9 @@ def test_sections_that_the_schema_leaves_out(new_path: NewPath) -> None:
     assert "k" not in dataset.batch([0]).keys()
 
 
-def test_legacy_file_without_schema(new_path: NewPath) -> None:
-    """Its fields are found by reading it once, so the keys do not depend on the draw."""
-    extra = molecule_property("k", rec.I64, struct.pack("<q", 5))
-    path = forge(new_path, [record(2, [ENERGY]), record(1, [extra])])
-    reference = ReferenceDataset([AtpFile.open(path)], reserved_names())
-    dataset = apt.AtpDataset(path)
-    for indices in ([0], [1], [], [1, 0]):
-        assert_batch(dataset.batch(indices), reference.batch(indices))
-    assert {"energy", "k"} <= set(dataset.schema)
-
-
 def test_generation_at_its_end(new_path: NewPath) -> None:
     path = forge(new_path, [record(1, [ENERGY])], generation=2**64 - 1)
     assert apt.AtpDataset(path).batch([0]).energy.item() == 2.5
-
-
-def test_empty_files(new_path: NewPath) -> None:
-    path = new_path()
-    path.write_bytes(slot(0) * 2)
-    empty = apt.AtpDataset(path)
-    assert len(empty) == 0
-    assert empty.n_atoms.tolist() == []
-    batch = empty.batch([])
-    assert (len(batch), batch.ptr.tolist(), tuple(batch.positions.shape)) == (0, [0], (0, 3))
-    with pytest.raises(IndexError):
-        empty[0]
-    assert len(empty[:]) == 0
-
-
-def test_unsupported_values_say_so(new_path: NewPath) -> None:
-    path = new_path()
-    path.write_bytes(slot(0, version=3) * 2)
-    with pytest.raises(apt.UnsupportedFormatError, match=r"version.*2.*3"):
-        apt.AtpDataset(path)
-    path = forge(new_path, [record(1)], record_format=4)
-    with pytest.raises(apt.UnsupportedFormatError, match="format"):
-        apt.AtpDataset(path)
-
-
-def test_schema_lists_what_a_field_is(path: Path) -> None:
-    schema = apt.AtpDataset(path).schema
-    energy, forces, cell, gap = (schema[k] for k in ("energy", "forces", "cell", "gap"))
-    assert (energy.dtype, energy.level, energy.shape) == (torch.float64, "molecule", ())
-    assert (forces.dtype, forces.level, forces.shape) == (torch.float32, "atom", (3,))
-    assert (cell.dtype, cell.level, cell.shape) == (torch.float64, "molecule", (3, 3))
-    assert (gap.dtype, gap.level, gap.shape) == (torch.float64, "molecule", ())
 
 
 def test_a_schema_that_promises_far_more_than_the_records_hold(new_path: NewPath) -> None:

@@ -99,14 +99,6 @@ def test_fixture(fixtures: Path, new_path: NewPath, name: str, form: str) -> Non
     assert_same_file(path, source)
 
 
-@pytest.mark.parametrize("name", ["part-00002", "part-00010", "part", "sub-x", "sub/part-00000"])
-def test_shard(fixtures: Path, new_path: NewPath, name: str) -> None:
-    source, path = fixtures / "shards" / f"{name}.atp", new_path()
-    with apt.AtpWriter(path, **codec_of(source), mode="w") as writer:
-        writer.write(molecules_of(source))
-    assert_same_file(path, source)
-
-
 def test_stacked_float32_energy(fixtures: Path, new_path: NewPath) -> None:
     source, path = fixtures / "v3_f32_energy.atp", new_path()
     batch = apt.AtpDataset(source).batch(range(3))
@@ -119,21 +111,6 @@ def test_stacked_float32_energy(fixtures: Path, new_path: NewPath) -> None:
             charges=batch.charges.view(3, 2),
         )
     assert_same_file(path, source)
-
-
-def test_stacked_writes_sort_their_keys(fixtures: Path, new_path: NewPath) -> None:
-    """The original keeps the order of the arguments there, and then reads them differently."""
-    source, path = fixtures / "batch_written.atp", new_path()
-    with apt.AtpWriter(path, **codec_of(source)) as writer:
-        writer.write(apt.AtpDataset(source).batch(range(5)))
-    old, new = AtpFile.open(source), AtpFile.open(path)
-    assert old.schema == new.schema
-    assert list(old.schema) == list(new.schema)
-    for want, got in zip(old.molecules(), new.molecules(), strict=True):
-        assert list(want.builtins) == list(got.builtins)
-        assert plain.all_bits(want) == plain.all_bits(got)
-        for scope in ("atom", "molecule"):
-            assert sorted(want.custom(scope)) == list(got.custom(scope))
 
 
 def test_commits(fixtures: Path, new_path: NewPath) -> None:

@@ -257,16 +257,6 @@ def test_a_folder_of_shards(
     assert len(atompack.read(copy)) == 5
 
 
-def test_a_list_of_files(new_path: NewPath) -> None:
-    paths = [commits(new_path(), [10 * k, 10 * k + 1], codec="zstd") for k in range(3)]
-    copy = new_path()
-    apt.compact(paths, copy)
-    assert energies(copy) == [0, 1, 10, 11, 20, 21]
-    other = new_path()
-    apt.compact([paths[1], paths[1]], other, order=[2, 0, 1])
-    assert energies(other) == [10, 10, 11]
-
-
 def test_many_runs_between_files(new_path: NewPath, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "_RUN", 7)
     paths = [commits(new_path(), [*range(100 * k, 100 * k + 30)]) for k in range(3)]

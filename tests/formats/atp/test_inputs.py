@@ -457,44 +457,6 @@ def test_text_as_numpy_has_it(write: Write) -> None:
 # ASE
 
 
-def test_ase_atoms(write: Write) -> None:
-    atoms = ase.Atoms(
-        "OH2",
-        positions=np.arange(9.0).reshape(3, 3),
-        cell=[4, 5, 6],
-        pbc=[True, False, True],
-        info={"name": "water", "charge": -1, "gap": 0.5, "label": "x", "array": np.ones(3)},
-    )
-    atoms.set_tags([1, 2, 3])
-    atoms.set_velocities(np.ones((3, 3)))
-    atoms.set_array("spin", np.arange(3.0))
-    stress = np.arange(6.0)
-    atoms.calc = SinglePointCalculator(
-        atoms, energy=-7.5, forces=np.full((3, 3), 0.25), stress=stress, charges=np.ones(3)
-    )
-    bare = ase.Atoms("H")
-    held = write([atoms, bare])
-    want, labels = held[0], held[0].builtins
-    assert want.positions.dtype == np.float64
-    assert np.array_equal(want.positions, atoms.positions)
-    assert list(want.atomic_numbers) == [8, 1, 1]
-    assert float(labels["energy"].data) == -7.5
-    assert_value(labels["forces"], np.full((3, 3), 0.25), "<f8")
-    assert_value(labels["charges"], np.ones(3), "<f8")
-    assert_value(labels["cell"], np.diag([4.0, 5, 6]), "<f8")
-    assert_value(labels["stress"], [[0, 5, 4], [5, 1, 3], [4, 3, 2]], "<f8")
-    assert np.allclose(labels["velocities"].data, 1)
-    assert list(labels["pbc"].data) == [True, False, True]
-    assert labels["name"].data == "water"
-    assert want.properties.keys() == {"charge", "gap", "label", "array"}
-    assert_value(want.properties["array"], np.ones(3), "<f8")
-    assert_value(want.properties["charge"], -1, "<i8")
-    assert_value(want.atom_properties["tags"], [1, 2, 3], "<i8")
-    assert_value(want.atom_properties["spin"], np.arange(3.0), "<f8")
-    assert held[1].builtins.keys() == {"pbc"}
-    assert write(bare)[0].n_atoms == 1
-
-
 def test_ase_there_and_back(write: Write, new_path: NewPath) -> None:
     path = new_path()
     atoms = ase.Atoms("CO", positions=[[0, 0, 0], [0, 0, 1.1]], info={"id": 3})

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import warnings
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from oracle.client import AtompackProcess
-from processes.client import Script, ScriptServer
+from processes.client import ScriptServer
 from reference.atp_file import CODECS, AtpFile
 
 import atompack_torch as apt
@@ -508,33 +507,6 @@ def test_one_writer_in_all_processes(scripts: ScriptServer, path: Path) -> None:
     assert energies(path) == [1]
 
 
-HOLDER = """
-import sys, time
-import atompack_torch as apt
-writer = apt.AtpWriter(sys.argv[1], mode=sys.argv[2])
-print("ready", flush=True)
-time.sleep(60)
-"""
-
-
-@pytest.fixture
-def holder(path: Path, scripts: ScriptServer, request: pytest.FixtureRequest) -> Script:
-    """Another process with a writer of ``path``, in the mode that the test asks for."""
-    script = scripts.start(HOLDER, path, request.param)
-    script.wait_for("ready")
-    return script
-
-
-@pytest.mark.parametrize("holder", ["x", "w"], indirect=True)
-def test_a_killed_writer_lets_go(path: Path, holder: Script) -> None:
-    with pytest.raises(apt.WriterLockedError):
-        apt.AtpWriter(path, mode="a")
-    assert holder.kill().returncode == -signal.SIGKILL
-    made(path, 1, mode="a")
-    assert energies(path) == [1]
-    assert names(path) == ["a.atp"]
-
-
 def test_the_name_given_away_while_open(path: Path) -> None:
     """Whoever renames or removes a file under its writer: the writer keeps to its own file."""
     with apt.AtpWriter(path) as writer:
@@ -621,24 +593,6 @@ print("done")
 
 def test_a_living_fork_does_not_keep_the_lock(scripts: ScriptServer, path: Path) -> None:
     assert scripts.run(LIVING_CHILD, path).stdout.strip() == "done"
-
-
-def test_data_loader_workers_beside_a_writer(scripts: ScriptServer, path: Path) -> None:
-    """Workers that were forked while a writer is open read, and leave the writer alone."""
-    made(path, *range(8))
-    script = (
-        "import sys, numpy as np, atompack_torch as apt\n"
-        "from torch.utils.data import DataLoader\n"
-        "with apt.AtpWriter(sys.argv[1], mode='a') as writer:\n"
-        "    loader = DataLoader(apt.AtpDataset(sys.argv[1]), 4, num_workers=2,\n"
-        "                        multiprocessing_context='fork')\n"
-        "    print(sum(len(batch) for batch in loader))\n"
-        "    writer.write(apt.Molecule(np.zeros((2, 3), 'f4'), [1, 1], energy=8.0))"
-    )
-    done = scripts.run(script, path)
-    assert done.stdout.strip() == "8", done.stderr
-    assert "Error" not in done.stderr
-    assert energies(path) == [*range(9)]
 
 
 # Readers
@@ -764,16 +718,3 @@ def test_appending_keeps_to_the_level_of_the_caller_for_lz4(new_path: NewPath) -
             writer.write_arrays(**batch)
         sizes[level] = path.stat().st_size
     assert sizes[12] < sizes[0]
-
-
-def test_a_name_may_be_any_bytes(tmp_path: Path) -> None:
-    path = tmp_path / os.fsdecode(b"gr\xfc\xdfe.atp")
-    with apt.AtpWriter(path) as writer:
-        writer.write(apt.Molecule(np.zeros((1, 3)), [1], energy=1.0))
-    apt.compact(path, path)
-    assert apt.AtpDataset(path)[:].energy.tolist() == [1.0]
-    assert apt.AtpDataset(path).n_atoms.tolist() == [1]
-    assert apt.verify(path).ok
-    with pytest.raises(FileExistsError) as caught:
-        apt.AtpWriter(path)
-    assert caught.value.filename == str(path)
