@@ -107,17 +107,6 @@ def test_ase_and_back(atoms: list[ase.Atoms], batch: apt.MoleculeBatch) -> None:
     assert "tag_value" not in batch.to_ase()[1].arrays
 
 
-def test_ase_twice_is_the_same(batch: apt.MoleculeBatch) -> None:
-    again = apt.MoleculeBatch.from_ase(batch.to_ase())
-    assert set(again.keys()) == set(batch.keys())
-    for key in batch.keys():
-        assert again.mask(key).tolist() == batch.mask(key).tolist(), key
-        if isinstance(batch[key], torch.Tensor):
-            assert torch.equal(again[key].nan_to_num(7.0), batch[key].nan_to_num(7.0)), key
-        else:
-            assert again[key] == batch[key], key
-
-
 def test_float32_becomes_ase_float64(batch: apt.MoleculeBatch) -> None:
     narrow = batch.to("cpu", dtype=torch.float32).to_ase()[0]
     assert narrow.positions.dtype == np.float64
@@ -133,11 +122,6 @@ def test_dicts_share_the_tensors(batch: apt.MoleculeBatch) -> None:
             assert value.data_ptr() == batch[key].data_ptr(), key
             assert renamed[pyg.get(key, key)].data_ptr() == value.data_ptr(), key
     assert batch.to_dict(preset="pyg").keys() == renamed.keys()
-
-
-def test_unknown_preset(batch: apt.MoleculeBatch) -> None:
-    with pytest.raises(ValueError, match="pyg"):
-        batch.to_dict("nope")
 
 
 def test_torch_geometric(batch: apt.MoleculeBatch) -> None:

@@ -378,15 +378,6 @@ def test_setting_fields(batch: apt.MoleculeBatch) -> None:
         batch["to"] = per_molecule
 
 
-def test_representation(batch: apt.MoleculeBatch, dataset: apt.AtpDataset) -> None:
-    text = repr(batch)
-    assert text.startswith("MoleculeBatch(")
-    for part in ("3", "5", "positions", "forces", "label"):
-        assert part in text
-    assert len(text) < 2000
-    assert repr(dataset[0]).startswith("Molecule(")
-
-
 def test_from_molecules_made_by_hand() -> None:
     """A batch is also made from tensors alone."""
     molecules: list[Any] = [

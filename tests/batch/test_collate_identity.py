@@ -240,17 +240,3 @@ def test_own_collate_functions_of_dicts(tmp_path: Path, collate: Any, num_worker
     kept = list(DataLoader(dataset, 5, num_workers=num_workers, collate_fn=apt.collate_identity))
     assert all(type(batch) is dict for batch in kept)
     assert torch.cat([batch["label"] for batch in kept]).tolist() == list(range(20))
-
-
-def test_a_transform_that_returns_nothing(path: Path) -> None:
-    def forgetful(batch: apt.MoleculeBatch) -> None:
-        batch.energy.zero_()
-
-    dataset = apt.AtpDataset(path, transform=forgetful)
-    message = r"transform: expected a batch, got None from .*forgetful; .* has to return it"
-    with pytest.raises(TypeError, match=message):
-        dataset.batch([0])
-    with pytest.raises(TypeError, match=message):
-        next(iter(DataLoader(dataset, 2)))
-    with pytest.raises(TypeError, match=message):
-        next(iter(apt.Loader(dataset, 2)))

@@ -11,7 +11,6 @@ import ase
 import numpy as np
 import pytest
 from ase.calculators.singlepoint import SinglePointCalculator
-from ase.constraints import FixAtoms
 
 import atompack_torch as apt
 
@@ -43,20 +42,6 @@ def test_results_of_another_state(tmp_path: Path, change: Any, what: str) -> Non
     assert apt.AtpDataset(tmp_path / "a.atp")[0].energy is None
     atoms.calc = SinglePointCalculator(atoms, **atoms.calc.results)  # as the message says
     assert apt.Molecule.from_ase(atoms).energy == -1.0
-
-
-def test_other_values_without_a_place() -> None:
-    atoms = calculated()
-    atoms.info |= {"nested": {"a": 1}, "large": np.uint64(2**64 - 1)}
-    atoms.set_constraint(FixAtoms([0]))
-    with pytest.warns(UserWarning, match="dropped") as caught:
-        apt.Molecule.from_ase(atoms)
-    texts = [str(warning.message) for warning in caught]
-    assert [text.split(":")[1] for text in texts] == [
-        " dropped info 'nested'",
-        " dropped info 'large'",
-        " dropped constraints",
-    ]
 
 
 def test_nothing_is_said_of_what_is_kept() -> None:

@@ -43,16 +43,6 @@ def atp(images: list[ase.Atoms], tmp_path: Path) -> Path:
     return path
 
 
-def test_there_and_back(atp: Path, images: list[ase.Atoms], tmp_path: Path) -> None:
-    database, second = tmp_path / "2.aselmdb", tmp_path / "3.atp"
-    report = convert(atp, database, progress=False)
-    assert not report.skipped
-    assert report.structures_written == len(images)
-    convert(database, second, progress=False)
-    assert_same(apt.AtpDataset(second)[:], apt.AtpDataset(atp)[:])
-    assert {path.name for path in tmp_path.iterdir()} == {"1.atp", "2.aselmdb", "3.atp"}
-
-
 def test_the_library_reads_it(atp: Path, images: list[ase.Atoms], tmp_path: Path) -> None:
     path = tmp_path / "2.aselmdb"
     convert(atp, path, progress=False)

@@ -75,16 +75,6 @@ def test_units(option: str, unit: str) -> None:
                 assert np.array_equal(x, y)  # type: ignore[arg-type]
 
 
-def test_the_sign_of_stress() -> None:
-    before = columns()
-    after = Changes(stress_sign="flip").apply(before)
-    assert np.array_equal(after.fields[2].values[0], -before.fields[2].values[0])  # type: ignore
-    assert after.fields[2].values[1] is None
-    both = Changes(stress_sign="flip", stress_unit="GPa").apply(before)
-    want = -before.fields[2].values[0] * ase.units.GPa  # type: ignore[operator]
-    assert np.allclose(both.fields[2].values[0], want, rtol=1e-15)  # type: ignore[arg-type]
-
-
 def test_factors_are_applied_in_float64_and_the_type_stays() -> None:
     before = columns("f4")
     after = Changes(force_unit="kcal/mol/Ang").apply(before)
@@ -108,21 +98,6 @@ def test_a_value_that_does_not_fit_is_an_error() -> None:
         Changes(dtype="float32").apply(large)
     infinite = columns()._replace(positions=np.full((5, 3), np.inf))
     assert np.isinf(Changes(dtype="float32").apply(infinite).positions).all()
-
-
-def test_without_changes_nothing_is_touched() -> None:
-    before = columns()
-    assert Changes().apply(before) is before
-
-
-def test_changes_are_named() -> None:
-    changes = Changes(stress_sign="flip", energy_unit="Ha", dtype="float32")
-    lines = changes.describe({"energy": 2, "stress": 1, "dtype forces": 2}, changes)
-    assert lines[0].startswith("energy: Ha to eV, times 27.2113")
-    assert lines[1:] == ["stress: sign flipped, in 1 molecule", "forces: to float32"]
-    (caution,) = changes.unit_warnings(["energy", "forces"])
-    assert caution.startswith("forces: left in the unit of the source")
-    assert Changes(energy_unit="Ha", force_unit="Ha/Bohr").unit_warnings(["forces"]) == []
 
 
 @pytest.mark.parametrize(

@@ -63,17 +63,6 @@ def assert_content_wins(kind: str, source: Path, target: Path) -> None:
     assert (note in report.notes) == differs
 
 
-def test_formats_that_are_not_converted(tmp_path: Path) -> None:
-    source = tmp_path / "data.npz"
-    np.save(tmp_path / "one.npy", np.zeros(3))
-    source.write_bytes((tmp_path / "one.npy").read_bytes())
-    with pytest.raises(
-        apt.UnsupportedFormatError,
-        match=r"data\.npz: expected a format that is converted, got an NPY file: one array without",
-    ):
-        apt.convert(source, tmp_path / "out.atp", progress=False)
-
-
 def test_folders_of_other_files(tmp_path: Path) -> None:
     (tmp_path / "OUTCAR").write_text("vasp.6\n")
     with pytest.raises(FileNotFoundError, match=r"none of them: `atompack-torch convert .*/\* "):
@@ -88,11 +77,3 @@ def test_the_suffix_counts_for_text(suffix: str, tmp_path: Path) -> None:
     known = detect(source)
     assert known is not None
     assert known.name == "extxyz"
-
-
-def test_damaged_files_are_read_as_their_suffix_says(tmp_path: Path) -> None:
-    source = tmp_path / "data.atp"
-    write_atp(source)
-    source.write_bytes(b"XTPK" + source.read_bytes()[4:4096] + bytes(5000))
-    with pytest.raises(apt.CorruptFileError, match="magic"):
-        apt.convert(source, tmp_path / "out.atp", progress=False)

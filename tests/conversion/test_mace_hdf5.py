@@ -113,18 +113,6 @@ def test_virials_become_stress(tmp_path: Path) -> None:
     assert report.warnings == []
 
 
-def test_vectors_as_long_as_some_molecules(tmp_path: Path) -> None:
-    new_layout(tmp_path / "a.h5")
-    with h5py.File(tmp_path / "a.h5", "a") as file:
-        for i in range(N):
-            file[f"config_batch_0/config_{i}/properties/field"] = [0.5, 1.5, i]
-            file[f"config_batch_0/config_{i}/properties/q"] = np.ones(1 + i % 3)
-    dataset, report = converted(tmp_path / "a.h5")
-    assert dataset[:]["field"].tolist() == [[0.5, 1.5, i] for i in range(N)]
-    assert len(dataset[:]["q"]) == len(dataset[:].positions)
-    assert {what for what, _ in report.skipped} <= {"forces", *values(0)}
-
-
 def test_graphs_without_an_element_table_are_refused(tmp_path: Path) -> None:
     with h5py.File(tmp_path / "a.h5", "w") as file:
         file["config_0/positions"] = np.zeros((1, 3))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
 
 from atompack_torch.conversion import Report
 from atompack_torch.errors import CorruptFileError
@@ -43,12 +42,6 @@ def test_the_table_tells_everything() -> None:
     )  # in notebooks, except for the time
 
 
-def test_nothing_is_said_to_be_nothing() -> None:
-    lines = str(Report()).splitlines()
-    assert "changed   nothing" in lines
-    assert "left out  nothing" in lines
-
-
 def test_json_holds_the_same() -> None:
     plain = json.loads(json.dumps(filled().as_dict(), allow_nan=False))
     assert plain["structures_written"] == 1199
@@ -56,12 +49,3 @@ def test_json_holds_the_same() -> None:
     assert {"what": "constraints", "why": "no place for them", "count": 3} in plain["skipped"]
     assert plain["notes"] == ["once"]
     assert plain["seconds"] >= 0
-
-
-def test_refusing_raises_unless_skipping_was_asked_for() -> None:
-    error = CorruptFileError("broken")
-    with pytest.raises(CorruptFileError, match="broken"):
-        Report().refuse(error)
-    report = Report("skip")
-    report.refuse(error, 4)
-    assert report.skipped["structures", "broken"] == 4

@@ -19,7 +19,7 @@ from atompack_torch.conversion import Report
 from atompack_torch.conversion.schema_unification import SchemaUnifier
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, MOLECULE_PROPERTY
-from atompack_torch.formats.records import columns_of, records_of, select
+from atompack_torch.formats.records import columns_of, records_of
 
 
 def molecule(**properties: Any) -> Parts:
@@ -195,16 +195,6 @@ def test_appending_takes_the_types_of_the_file(tmp_path: Path) -> None:
     with pytest.raises(FieldError, match=r"expected float32, got float64 .*positions"):
         SchemaUnifier.of_file(path).learn(columns._replace(positions=np.zeros((2, 3))))
     assert not SchemaUnifier.of_file(tmp_path / "none.atp").learn(columns)
-
-
-def test_select_keeps_whole_structures() -> None:
-    columns = columns_of([atoms(n, q=np.full(n, float(n))) for n in (2, 0, 3)])
-    kept = select(columns, np.array([False, True, True]))
-    assert kept.ptr.tolist() == [0, 0, 3]
-    (q,) = kept.fields
-    assert np.asarray(q.values).tolist() == [3.0] * 3
-    stacked = columns.with_fields([Column(ATOM_PROPERTY, "q", np.arange(5.0))])
-    assert select(stacked, np.array([False, True, True])).fields[0].values.tolist() == [2, 3, 4]  # type: ignore[union-attr]
 
 
 DTYPES = ("?", "i1", "u2", "i4", "u4", "i8", "u8", "f2", "f4", "f8")

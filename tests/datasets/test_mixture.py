@@ -5,7 +5,6 @@ from __future__ import annotations
 import pickle
 from collections import Counter
 from collections.abc import Callable
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -241,22 +240,6 @@ def test_in_a_data_loader(parts: list[apt.AtpDataset], method: str | None) -> No
         assert_own(batch)
         assert len({batch[name].untyped_storage().data_ptr() for name in batch.keys()}) == 1
     assert torch.equal(torch.cat([batch.energy for batch in batches]), expected.energy)
-
-
-def test_with_samplers(parts: list[apt.AtpDataset]) -> None:
-    mixture = apt.MixtureDataset(parts, [2, 1, 1], "min")
-    assert len(mixture) == 28
-    sampler = apt.AtomBudgetBatchSampler(mixture, 30)
-    batches = list(DataLoader(mixture, batch_sampler=sampler))
-    assert max(int(batch.n_atoms.sum()) for batch in batches) <= 30
-    found = chain.from_iterable(batch.energy.tolist() for batch in batches)
-    assert sorted(found) == sorted(mixture[:].energy.tolist())
-    for single in (
-        apt.DistributedMoleculeSampler(mixture),
-        apt.BlockShuffleSampler(mixture, block=4, window=2),
-    ):
-        (batch,) = DataLoader(mixture, sampler=single, batch_size=28)
-        assert sorted(batch.energy.tolist()) == sorted(mixture[:].energy.tolist())
 
 
 def test_a_pickle_is_small_and_keeps_its_epoch(parts: list[apt.AtpDataset]) -> None:

@@ -123,14 +123,6 @@ def test_files_that_differ(several: list[Path], options: dict[str, Any], residen
         assert_same_batches(loaded.batch(indices), source.batch(indices))
 
 
-@pytest.mark.parametrize("name", ["cache/water.atp", "labels_f64.atp", "properties.atp"])
-def test_files_of_the_original_writer(name: str, resident: Any) -> None:
-    source = apt.AtpDataset(INNER / name)
-    assert_same_batches(
-        resident(source).batch(range(len(source))), source.batch(range(len(source)))
-    )
-
-
 def test_every_readable_fixture() -> None:
     n_loaded = 0
     for file in sorted(INNER.glob("*.atp")):

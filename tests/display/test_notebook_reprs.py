@@ -163,15 +163,6 @@ def test_many_fields_are_cut() -> None:
     assert "more" in page.text
 
 
-def test_completion_lists_fields(path: Path) -> None:
-    batch = apt.AtpDataset(path)[:]
-    for shown in (batch, batch[0]):
-        assert {"positions", "forces", "to_ase"} <= set(dir(shown))
-        assert HOSTILE not in dir(shown)  # no attribute can be written like this
-        assert {"positions", HOSTILE} <= set(shown._ipython_key_completions_())
-        assert len(dir(shown)) == len(set(dir(shown)))
-
-
 def test_values_on_other_devices_and_dtypes() -> None:
     batch = apt.Molecule([[0.0, 0, 0]], [200], charges=[1.0])._batch
     assert "Z200" in Page(batch.to(torch.float32)).text

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -97,27 +96,3 @@ def test_devices_and_pipes_stay_what_they_are(tmp_path: Path) -> None:
             hidden.write_text("x")
         assert error.value.filename == str(target)
         assert target.is_fifo()
-
-
-KILLED = """
-import os, signal, sys
-from pathlib import Path
-from atompack_torch.publishing import published
-
-with published(Path(sys.argv[1])) as hidden:
-    hidden.write_text("half")
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-
-
-def test_a_killed_process_leaves_the_former_output(tmp_path: Path) -> None:
-    target = tmp_path / "made"
-    target.write_text("old")
-    died = subprocess.run([sys.executable, "-c", KILLED, str(target)], check=False)
-    assert died.returncode == -signal.SIGKILL
-    assert target.read_text() == "old"
-    assert len([*tmp_path.iterdir()]) == 2
-    with published(target) as hidden:
-        hidden.write_text("new")
-    assert target.read_text() == "new"
-    assert [path.name for path in tmp_path.iterdir()] == ["made"]

@@ -123,20 +123,6 @@ def test_modes_and_refusals(tmp_path: Path) -> None:
         apt.ArrayFile(path, "w")  # type: ignore[arg-type]
 
 
-def test_an_exception_drops_what_is_pending(tmp_path: Path) -> None:
-    path = tmp_path / "own.af"
-    values = write_all(path)
-    with pytest.raises(RuntimeError, match="stop"):
-        _stopped(path)
-    assert_same(apt.ArrayFile(path).read("b"), values["b"], "b")
-
-
-def _stopped(path: Path) -> None:
-    with apt.ArrayFile(path, "a") as file:
-        file.write("b", [0, 0, 0])
-        raise RuntimeError("stop")
-
-
 def test_codecs_of_blocks(folder: Path, tmp_path: Path) -> None:
     """Those that a file states, as of the last flush."""
     for name, codec in (("gridded_zstd_json", "zstd"), ("overlay_none", "none")):

@@ -12,7 +12,7 @@ import pytest
 import torch
 from oracle.atlas_client import AtlasProcess
 from reference.compare import assert_same
-from torch.utils.data import ConcatDataset, DataLoader, Subset
+from torch.utils.data import ConcatDataset, DataLoader
 
 import atompack_torch as apt
 
@@ -85,15 +85,6 @@ def test_two_workers_after_the_parent_has_read(dataset: apt.AtlasDataset, method
         assert_epoch(loader, dataset)
     del loader
     assert_epoch([dataset[:]], dataset)
-
-
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_subset(dataset: apt.AtlasDataset, num_workers: int) -> None:
-    chosen = [5, 3, 5, 88]
-    for subset in (Subset(dataset, chosen), dataset.subset(chosen)):
-        (batch,) = DataLoader(subset, batch_size=4, num_workers=num_workers)
-        assert [number_of(name) for name in batch["name"]] == chosen
-        assert_batch(batch, dataset)
 
 
 def test_tensors_of_a_worker_arrive_in_one_piece(dataset: apt.AtlasDataset) -> None:

@@ -126,14 +126,6 @@ def test_a_pickle_of_an_older_store(atlas_python: AtlasProcess, path: Path) -> N
     assert values_of(store) == {1}
 
 
-def test_close_and_with(path: Path) -> None:
-    with apt.AtlasStore(path) as store:
-        assert values_of(store) == {0}
-    assert values_of(store) == {0}  # opens again
-    store.close()
-    store.close()
-
-
 def n_descriptors() -> int:
     return sum(1 for _ in Path("/proc/self/fd").iterdir())
 

@@ -585,18 +585,6 @@ def test_damage_of_one_frame(tmp_path: Path, atom: str, message: str) -> None:
     assert found.faults[0].molecule == 1
 
 
-def test_labels_of_wrong_shape(tmp_path: Path) -> None:
-    path = tmp_path / "x.xyz"
-    path.write_text(frame("energy=1", *ATOMS) + frame("energy='1 2'", *ATOMS))
-    dataset = apt.ExtxyzDataset(path)
-    assert dataset[0].energy == 1
-    with pytest.raises(
-        apt.FieldError, match=r"energy: expected numbers of shape \(\), got"
-    ) as error:
-        dataset[:]
-    assert "(molecule 1, field 'energy')" in str(error.value)
-
-
 def error_of(path: Path) -> str | None:
     """The message of the error that reading all frames ends in."""
     try:

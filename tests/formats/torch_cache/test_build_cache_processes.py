@@ -34,18 +34,6 @@ dataset = apt.AtpDataset(path)
 def tell(n):
     os.write(1, b"%d\\n" % n)
 """
-STUCK = (
-    SETTINGS
-    + """
-import time
-
-def stay(n):
-    tell(n)
-    time.sleep(100)
-
-apt.build_cache(dataset, descriptor, target, force_derivatives=True, progress=stay)
-"""
-)
 
 
 @pytest.fixture(scope="module")
@@ -71,22 +59,6 @@ def target(tmp_path: Path) -> Path:
 
 def left(target: Path) -> list[str]:
     return sorted(file.name for file in target.parent.iterdir())
-
-
-def test_a_kill_leaves_no_lock(
-    scripts: ScriptServer, path: Path, target: Path, undisturbed: Contents
-) -> None:
-    building = scripts.start(STUCK, path, target)
-    building.wait_for("0\n")
-    with pytest.raises(apt.WriterLockedError, match=r"made\.h5"):
-        apt.build_cache(apt.AtpDataset(path), descriptor(), target, progress=False)
-    building.kill()
-    assert not target.exists()
-    apt.build_cache(
-        apt.AtpDataset(path), descriptor(), target, force_derivatives=True, progress=False
-    )
-    assert left(target) == ["made.h5"]
-    assert read_with_h5py(target).same_as(undisturbed)
 
 
 RANK = (

@@ -293,23 +293,6 @@ def test_neighbors_beside_the_rows(fixture: Fixtures) -> None:
     assert batch.edge_index.shape[1] > 0
 
 
-def test_subset_split_statistics_and_transform(fixture: Fixtures) -> None:
-    expected = fixture("v2_both_f64_three")
-    dataset = dataset_of(expected)
-    expected.assert_batch(dataset.subset([7, 2, 7]).batch([2, 1, 0]), [7, 2, 7])
-    parts = dataset.split([0.7, 0.3], seed=1)
-    seen = [k for part in parts for k in part.batch(range(len(part))).index.tolist()]
-    assert sorted(seen) == [*range(11)]
-    energies = [expected.label(k, "energy") for k in range(11)]
-    found = dataset.statistics()
-    assert found.energy is not None
-    assert found.energy.mean == pytest.approx(np.mean(energies))
-    assert found.coverage["energy"] == 11
-    assert found.coverage["forces"] == len(expected.facts["force_indices"])
-    doubled = dataset_of(expected, transform=lambda batch: batch.features * 2)
-    assert_same(doubled.batch([0]), dataset.batch([0]).features * 2, "features")
-
-
 def test_mixture_of_two_caches(fixture: Fixtures) -> None:
     first, second = fixture("v2_both_f64_three"), fixture("v2_both_f64_unwrapped")
     fields = ["energy", "force_derivatives"]

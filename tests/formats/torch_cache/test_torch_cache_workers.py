@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from processes.client import ScriptServer
 from reference.cache_fixture import CacheFixture
-from torch.utils.data import ConcatDataset, DataLoader, Subset
+from torch.utils.data import DataLoader
 
 import atompack_torch as apt
 
@@ -54,16 +54,6 @@ def test_two_workers_after_the_parent_has_read(expected: CacheFixture, method: s
         assert_epoch(loader, expected)
     del loader
     expected.assert_batch(dataset.batch([10]), [10])
-
-
-@pytest.mark.parametrize("num_workers", [0, 1])
-def test_subset_and_concat(expected: CacheFixture, num_workers: int) -> None:
-    dataset = apt.TorchCacheDataset(expected.path)
-    (batch,) = DataLoader(Subset(dataset, [5, 3, 5]), batch_size=3, num_workers=num_workers)
-    expected.assert_batch(batch, [5, 3, 5])
-    both: Any = ConcatDataset([dataset.subset([0, 1]), dataset.subset([9])])
-    (batch,) = DataLoader(both, batch_size=3, num_workers=num_workers)
-    expected.assert_batch(batch, [0, 1, 9], joined=True)  # indices are shifted here too
 
 
 def test_native_loader(expected: CacheFixture) -> None:

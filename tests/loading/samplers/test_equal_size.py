@@ -72,41 +72,6 @@ def test_drop_last_leaves_out_whole_batches() -> None:
         assert len(sampler) == whole // ranks
 
 
-def rest_of(state: dict[str, object], ranks: int) -> list[list[list[int]]]:
-    """The batches of every rank after a state."""
-    rest = []
-    for rank in range(ranks):
-        sampler = EqualSizeBatchSampler(SIZES, 4, num_replicas=ranks, rank=rank)
-        sampler.load_state_dict(state)
-        rest.append(list(sampler))
-    return rest
-
-
-@pytest.mark.parametrize("ranks", [1, 2, 3, 8])
-@pytest.mark.parametrize("then", [1, 3, 4])
-def test_resuming_on_another_number_of_ranks(ranks: int, then: int) -> None:
-    n_steps = len(batches_of(SIZES, 4, ranks)[0])
-    for step in range(n_steps + 1):
-        seen: list[int] = []
-        states = []
-        for rank in range(ranks):
-            sampler = EqualSizeBatchSampler(SIZES, 4, num_replicas=ranks, rank=rank)
-            run = iter(sampler)
-            for _ in range(step):
-                seen += next(run)
-            states.append(sampler.state_dict())
-        assert all(state == states[0] for state in states)
-        rest, message = attempt(lambda state=states[0]: rest_of(state, then))
-        if message is not None:
-            assert "cannot be split evenly" in message
-            assert len(SIZES) - len(seen) < then
-            continue
-        assert len({len(one) for one in rest}) == 1
-        assert sorted([*seen, *(i for one in rest for b in one for i in b)]) == list(range(101))
-        for batch in (b for one in rest for b in one):
-            assert len({int(SIZES[i]) for i in batch}) == 1
-
-
 def test_states_of_other_plans() -> None:
     state = EqualSizeBatchSampler(SIZES, 4).state_dict()
     for other in (

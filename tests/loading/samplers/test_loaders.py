@@ -54,20 +54,6 @@ def lists(batches: Any) -> list[list[int]]:
 
 @every_sampler
 @workers
-def test_every_molecule_once(make: Any, num_workers: int) -> None:
-    loader = DataLoader(Numbers(N), num_workers=num_workers, **make())
-    epochs = [lists(loader) for _ in range(2)]
-    assert sorted(chain.from_iterable(epochs[0])) == list(range(N))
-    assert epochs[0] != epochs[1]
-    options = make()
-    sampler_of(options).set_epoch(1)
-    loader = DataLoader(Numbers(N), num_workers=num_workers, **options)
-    assert len(loader) == len(epochs[1])
-    assert lists(loader) == lists(loader) == epochs[1]
-
-
-@every_sampler
-@workers
 @pytest.mark.parametrize("epoch", [0, 3])
 def test_resumed_twice_in_an_epoch(make: Any, num_workers: int, epoch: int) -> None:
     def begin() -> tuple[Any, Any]:
