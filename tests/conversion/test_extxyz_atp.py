@@ -14,7 +14,6 @@ import atompack_torch as apt
 from atompack_torch.batch.columns import of_batch
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN
 
-
 FIXTURES = ["custom_all_types_zstd", "optional_sections", "v3_f64_all", "tensor_ragged", "minimal"]
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-
 from atompack_torch.conversion import Report
 from atompack_torch.errors import CorruptFileError
 

@@ -25,6 +25,7 @@ import atompack_torch as apt
 NewPath = Callable[[], Path]
 Plains = Sequence[plain.Plain]
 
+
 def some_molecules(n: int, seed: int, recipe: strategies.Recipe) -> Plains:
     """The first has all fields, the others some."""
     rng = np.random.default_rng(seed)
