@@ -30,6 +30,7 @@ from reference.atp_record import BadValueError
 from reference.fixture_files import names_of
 
 import atompack_torch as apt
+from atompack_torch.formats import verification
 from atompack_torch.formats.atp import inspection
 
 NewPath = Callable[[], Path]
@@ -102,6 +103,11 @@ def test_fixtures(fixtures: Path, name: str) -> None:
             assert text in warning
 
 
+def test_there_are_faults_to_find(fixtures: Path) -> None:
+    found = [name for name in NAMES if faulty_molecules(fixtures / f"{name}.json")]
+    assert len([name for name in found if name.startswith("bad_")]) > 15
+
+
 def test_shard_folder(fixtures: Path, tmp_path: Path) -> None:
     """A shard that cannot be opened does not hide what is wrong in the others."""
     for name in ("bad_both", "bad_section_cut", "gen3", "tail_only"):
@@ -134,9 +140,9 @@ def test_sound_files(atompack: AtompackProcess, new_path: NewPath, codec: str) -
     assert (found.n_molecules, found.faults) == (40, [])
 
 
-def damaged_file(path: Path, n: int, damaged: Sequence[int], value: float = 1.0) -> Path:
+def damaged_file(path: Path, n: int, damaged: Sequence[int]) -> Path:
     """A file with an energy that is too short in some molecules."""
-    energy = builtin("energy", rec.F64, struct.pack("<d", value))
+    energy = builtin("energy", rec.F64, struct.pack("<d", 1.0))
     good, bad = record(2, [energy]), record(2, [energy[:-1]])
     rows = schema_blob([(0, "energy", rec.F64, 8)])
     path.write_bytes(atp_file([bad if i in damaged else good for i in range(n)], schema=rows))
@@ -145,20 +151,46 @@ def damaged_file(path: Path, n: int, damaged: Sequence[int], value: float = 1.0)
 
 def test_all_faults_in_order(new_path: NewPath) -> None:
     damaged = [0, 1, 2047, 2048, 3000, 8191, 19_999]
-    path = damaged_file(new_path(), 20_000, damaged, np.nan)
-    done: list[int] = []
-    found = apt.verify(path, progress=done.append)
-    assert len(done) > 1
-    assert sum(done) == 20_000
+    path = damaged_file(new_path(), 20_000, damaged)
+    found = apt.verify(path)
     assert [fault.molecule for fault in found.faults] == damaged
     assert (found.n_molecules, found.n_faults) == (20_000, len(damaged))
     assert found.n_bytes == sum(2 * 13 + 6 + 21 for _ in range(20_000 - len(damaged)))
-    (warning,) = found.warnings
-    assert "19993 molecules store NaN" in warning
     first = apt.verify(path, max_faults=3)
     assert [fault.molecule for fault in first.faults] == damaged[:3]
     assert first.n_faults == len(damaged)
     assert not apt.verify(path, max_faults=0).ok
+
+
+class InSteps:
+    """What a native pass over a large file would find, two molecules at a time."""
+
+    def __init__(self, source: object, n_threads: int) -> None:
+        self.done = 0
+
+    def __len__(self) -> int:
+        return 7
+
+    def advance(self) -> int:
+        self.done = min(self.done + 2, 7)
+        return self.done
+
+    def take(self) -> tuple[int, list[tuple[int, str]], int, list[tuple[int, str, int]]]:
+        return 3, [(self.done - 1, "a"), (self.done - 1, "b")], 10, [(2, "k", 1), (0, "energy", 1)]
+
+
+def test_findings_of_all_steps(new_path: NewPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = damaged_file(new_path(), 7, [])
+    monkeypatch.setattr(verification, "Verifier", InSteps)
+    reported: list[int] = []
+    found = apt.verify(path, max_faults=5, progress=reported.append)
+    assert reported == [2, 2, 2, 1]
+    assert (found.n_molecules, found.n_bytes, found.n_faults) == (7, 40, 12)
+    assert [fault.molecule for fault in found.faults] == [1, 1, 3, 3, 5]
+    assert [warning.rsplit(": ", 1)[1] for warning in found.warnings] == [
+        "4 molecules store NaN or infinite values (field 'energy')",
+        "4 molecules store NaN or infinite values (field 'properties/k')",
+    ]
 
 
 def test_many_faults_of_one_molecule(new_path: NewPath) -> None:
