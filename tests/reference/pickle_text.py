@@ -1,4 +1,4 @@
-"""Values of pickles as text: what tests/cpp/pickle/show.cpp makes of them."""
+"""Values of pickles as text: what tests/cpp/serial/pickle/show.cpp makes of them."""
 
 from __future__ import annotations
 
