@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, NamedTuple
@@ -40,7 +40,8 @@ _BORDER = {"float64": 1e-9, "float32": 1e-6}
 _STRAIGHT = 1e-3  # rad
 _STRAIGHT_ERROR = 2e-3  # per triplet, in a weighted derivative of a function
 
-_BYTES_AT_ONCE = 32 << 20  # of stored rows, per thread, unless one entry is larger
+_BYTES_AT_ONCE = 32 << 20  # of stored and of computed rows, per thread, unless one entry is larger
+_BYTES_OF_EDGE = 64  # during the neighbor search
 _MOST_UNSTORED_BYTES = 1 << 30  # of features, which are always computed along with derivatives
 
 
@@ -125,9 +126,32 @@ class Recomputation:
             cache, fields=[], neighbors=NeighborList(cutoff, vectors=True)
         )
 
-    def concerns(self, entry: int) -> bool:
-        """True if an entry may have rows."""
-        return self._reader.has_features or _stored_rows(self._reader, entry) is not None
+    def shares(self, entries: Sequence[int]) -> Iterator[list[int]]:
+        """Groups entries that may be computed together; those with derivatives are kept apart."""
+        for with_rows in (False, True) if self._reader.has_features else (True,):
+            share: list[int] = []
+            n_bytes = 0
+            for entry in entries:
+                stored = _stored_rows(self._reader, entry)
+                if (stored is not None) != with_rows:
+                    continue
+                found = self._count(entry, stored)
+                if n_bytes and n_bytes + found > _BYTES_AT_ONCE:
+                    yield share
+                    share, n_bytes = [], 0
+                share.append(entry)
+                n_bytes += found
+            if share:
+                yield share
+
+    def _count(self, entry: int, stored: RowCounts | None) -> int:
+        """Estimates the bytes that computing takes; effectively infinite if unknown."""
+        try:
+            found = self._rows_of(entry)
+        except AtompackError:  # so it is processed alone, and its error affects no other entry
+            return _BYTES_AT_ONCE
+        rows = 0 if stored is None else found.bytes(self._descriptor)
+        return _BYTES_OF_EDGE * found.edges + self._feature_bytes(entry) + rows
 
     def _rows_of(self, entry: int) -> RowCounts:
         edges = self._edges.batch([entry])
@@ -167,82 +191,101 @@ class Recomputation:
                 f"(molecule {entry}, field 'force_derivatives')"
             )
 
-    def compare(self, entry: MoleculeBatch) -> Iterator[Difference]:
-        """Yields the differences of an entry.
+    def compare(self, batch: MoleculeBatch) -> Iterator[Difference]:
+        """Yields the differences in a batch.
 
         Args:
-            entry: a batch of one, all floating fields in float64.
+            batch: entries of one share, all floating fields in float64.
 
         Yields:
-            Rows that differ by more than the tolerance.
+            Rows that differ by more than the tolerance, in order of the entries.
 
         Raises:
-            FieldError: the descriptor cannot compute the entry.
+            FieldError: the descriptor cannot compute an entry.
         """
-        has_rows = "radial_dG_drij" in entry and bool(entry.mask("radial_dG_drij"))
-        made = self._descriptor.compute(entry, derivatives=has_rows)
-        if "features" in entry and entry.mask("features"):
-            yield from self._difference(
-                entry, "features", entry.features.numpy(), made.features.numpy(), None
-            )
+        has_rows = "radial_dG_drij" in batch and bool(batch.mask("radial_dG_drij").any())
+        made = self._descriptor.compute(batch, derivatives=has_rows)
+        if "features" in batch:
+            pairs = (batch.features.numpy(), made.features.numpy())
+            for i in np.flatnonzero(batch.mask("features").numpy()).tolist():
+                yield from self._difference(batch, i, "features", pairs, None)
         if has_rows:
-            weights = _weights(entry, self._descriptor.n_features)
-            stored, expected = (contract_forces(rows, weights).numpy() for rows in (entry, made))
-            yield from self._difference(entry, "force_derivatives", stored, expected, made)
+            weights = _weights(batch, self._descriptor.n_features)
+            pairs = (
+                contract_forces(batch, weights).numpy(),
+                contract_forces(made, weights).numpy(),
+            )
+            for i in np.flatnonzero(batch.mask("radial_dG_drij").numpy()).tolist():
+                yield from self._difference(batch, i, "force_derivatives", pairs, made)
 
     def _difference(
         self,
-        entry: MoleculeBatch,
+        batch: MoleculeBatch,
+        i: int,
         field: Field,
-        stored: Array,
-        expected: Array,
+        pairs: tuple[Array, Array],
         rows: MoleculeBatch | None,
     ) -> Iterator[Difference]:
+        first, last = batch.ptr[i : i + 2].tolist()
+        if first == last:
+            return
+        stored, expected = (values[first:last] for values in pairs)
         with np.errstate(invalid="ignore"):
             largest = float(np.abs(stored - expected).max(initial=0.0))
         allowed = self._tolerance * max(1.0, float(np.abs(expected).max(initial=0.0)))
         if not largest <= allowed and rows is not None and self._precision == "float32":
-            allowed += self._straight_error(rows)
+            allowed += self._straight_error(rows, first, last)
         if largest <= allowed:
             return
-        number, cause = int(entry.index), self._cause(entry)
+        entry, cause = int(batch.index[i]), self._cause(batch, i)
         yield Difference(
-            number,
+            entry,
             field,
             largest if np.isfinite(largest) else float("inf"),
             allowed,
             cause,
             f"{self._path}: {field}: expected what the structure gives within {allowed:.1e}, "
-            f"got a difference of {largest:.3g} (molecule {number}, field {field!r})"
+            f"got a difference of {largest:.3g} (molecule {entry}, field {field!r})"
             f"{_CAUSES[cause]}",
         )
 
-    def _straight_error(self, rows: MoleculeBatch) -> float:
+    def _straight_error(self, rows: MoleculeBatch, first: int, last: int) -> float:
         """Estimates the error from nearly straight triplets: errors of any sign, on one atom."""
+        centers = rows.angular_center_idx.numpy()
+        of_entry = (centers >= first) & (centers < last)
         # Gradients of the function of order 0 point along the legs.
-        leg_j, leg_k = (rows[f"angular_grads_{x}"].numpy()[:, 0] for x in "jk")
+        leg_j, leg_k = (rows[f"angular_grads_{x}"].numpy()[of_entry, 0] for x in "jk")
         lengths = np.linalg.norm(leg_j, axis=1) * np.linalg.norm(leg_k, axis=1)
         sines = np.linalg.norm(np.cross(leg_j, leg_k), axis=1)
         straight = (sines < _STRAIGHT * lengths) & (lengths > 0)
-        atoms = ("angular_center_idx", "angular_neighbor_j_idx", "angular_neighbor_k_idx")
-        touched = np.concatenate([rows[name].numpy()[straight] for name in atoms])
+        touched = np.concatenate(
+            [
+                rows[name].numpy()[of_entry][straight] - first
+                for name in (
+                    "angular_center_idx",
+                    "angular_neighbor_j_idx",
+                    "angular_neighbor_k_idx",
+                )
+            ]
+        )
         most = int(np.bincount(touched).max(initial=0))
         heaviest = max(map(abs, self._descriptor.typespin)) if self._descriptor.multi else 0.0
         return _STRAIGHT_ERROR * (1.0 + heaviest**2) * float(np.sqrt(most))
 
-    def _cause(self, entry: MoleculeBatch) -> Cause | None:
-        if "cell" not in entry or not entry.mask("cell"):
+    def _cause(self, batch: MoleculeBatch, i: int) -> Cause | None:
+        if "cell" not in batch or not batch.mask("cell")[i]:
             return None
+        first, last = batch.ptr[i : i + 2].tolist()
         try:
-            inverse = np.linalg.inv(entry.cell[0].numpy())
+            inverse = np.linalg.inv(batch.cell[i].numpy())
         except np.linalg.LinAlgError:
             return None
-        places = entry.positions.numpy() @ inverse
+        places = batch.positions[first:last].numpy() @ inverse
         border = _BORDER[self._precision]
-        if entry.mask("forces") and bool(((places < border) | (places > 1 - border)).any()):
+        if batch.mask("forces")[i] and bool(((places < border) | (places > 1 - border)).any()):
             return "unwrapped"
         beyond = ((places < -border) | (places > 1 + border)).any(0)
-        return "open_axis" if bool((beyond & ~entry.pbc[0].numpy()).any()) else None
+        return "open_axis" if bool((beyond & ~batch.pbc[i].numpy()).any()) else None
 
 
 def _precision(cache: TorchCache, stored: ChebyshevDescriptor) -> str:
@@ -254,9 +297,9 @@ def _precision(cache: TorchCache, stored: ChebyshevDescriptor) -> str:
     return "float32" if single else "float64"
 
 
-def _weights(entry: MoleculeBatch, n_features: int) -> torch.Tensor:
-    """Derivatives of an arbitrary energy by the features: asymmetric, deterministic."""
-    atoms = np.arange(len(entry.positions))
+def _weights(batch: MoleculeBatch, n_features: int) -> torch.Tensor:
+    """Derivatives of an arbitrary energy by the features: asymmetric, deterministic per entry."""
+    atoms = np.arange(len(batch.positions)) - batch.ptr.numpy()[batch.batch.numpy()]
     return torch.from_numpy(np.sin(0.5 + 0.37 * atoms[:, None] + 0.11 * np.arange(n_features)))
 
 
@@ -408,8 +451,8 @@ class _Examiner:
         findings = _Findings(Counter(entries=len(part)))
         sound = list(self._read(list(part), findings))
         if self._again is not None:
-            for entry in filter(self._again.concerns, sound):
-                self._recompute(self._again, entry, findings)
+            for share in self._again.shares(sound):
+                self._recompute(self._again, share, findings)
         return findings
 
     def _read(self, entries: list[int], findings: _Findings) -> Iterator[int]:
@@ -449,15 +492,20 @@ class _Examiner:
         findings.unusual[_NON_FINITE] += _n_non_finite(batch)
         findings.unusual = +findings.unusual  # drops zero counts
 
-    def _recompute(self, again: Recomputation, entry: int, findings: _Findings) -> None:
+    def _recompute(self, again: Recomputation, entries: list[int], findings: _Findings) -> None:
         try:
-            again.check_size(entry)
-            found = list(again.compare(self._dataset.batch([entry])))
+            if len(entries) == 1:
+                again.check_size(entries[0])
+            found = list(again.compare(self._dataset.batch(entries)))
         except AtompackError as error:
-            message = _with_entry(str(error), self._path, entry)
-            findings.faults.append(Fault(self._path, entry, message))
+            if len(entries) == 1:
+                message = _with_entry(str(error), self._path, entries[0])
+                findings.faults.append(Fault(self._path, entries[0], message))
+                return
+            for entry in entries:
+                self._recompute(again, [entry], findings)
             return
-        findings.counts["recomputed"] += 1
+        findings.counts["recomputed"] += len(entries)
         findings.differences += found
 
 
