@@ -297,16 +297,10 @@ class Writer:
 
     def write(self, columns: Columns) -> None:
         """Adds a block."""
-        texts = (
-            _row_json(parts, row_of(parts, self._report, holds_nan=True)).encode()
-            for parts in records_of(columns)
-        )
-        with (
-            ThreadPoolExecutor(threads_or_cores(None)) as pool,
-            _system_errors(),
-            self._environment.begin(write=True) as transaction,
-        ):
-            for content in pool.map(zlib.compress, texts):
+        with _system_errors(), self._environment.begin(write=True) as transaction:
+            for parts in records_of(columns):
+                row = row_of(parts, self._report, holds_nan=True)
+                content = zlib.compress(_row_json(parts, row).encode())
                 transaction.put(b"%d" % self._next_id, content)
                 self._next_id += 1
         self._n_atoms.append(np.diff(columns.ptr))
@@ -362,23 +356,13 @@ def ase_form(value: Array | np.generic) -> Any:
         value: the array or scalar.
 
     Returns:
-        A dict of shape, type and numbers.
+        A dict of shape, type and numbers; those of 32 bits are rounded to the shortest numbers that
+        are read as the same.
     """
     if isinstance(value, np.generic):
         return value.item()
     numbers = value.reshape(-1)
     if value.dtype == np.float32:
-        numbers = _shortest(numbers)
+        short = numbers.astype(str).astype(np.float64)
+        numbers = np.where(short.astype(np.float32) == numbers, short, numbers.astype(np.float64))
     return {"__ndarray__": [value.shape, str(value.dtype), numbers.tolist()]}
-
-
-def _shortest(values: Array) -> Array:
-    """Returns numbers of 64 bits and few digits that are read as these of 32 bits."""
-    wide = found = values.astype(np.float64)
-    with np.errstate(all="ignore"):
-        exponents = np.floor(np.log10(np.abs(wide)))
-        for n_digits in (9, 8, 7, 6):
-            scale = 10.0 ** (n_digits - 1 - exponents)
-            rounded = np.round(wide * scale) / scale
-            found = np.where(rounded.astype(np.float32) == values, rounded, found)
-    return found
