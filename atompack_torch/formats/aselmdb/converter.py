@@ -9,16 +9,18 @@ counts in ``metadata.npz``, where fairchem looks for them.
 from __future__ import annotations
 
 import errno
+import importlib
 import json
 import os
 import uuid
 import warnings
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +53,7 @@ from atompack_torch.formats.converter import (
     staged_folder,
 )
 from atompack_torch.formats.extxyz.keys import field_map, found_keys
-from atompack_torch.formats.records import VOIGT, records_of
+from atompack_torch.formats.records import VOIGT, is_per_atom, records_of
 from atompack_torch.options import files_in, threads_or_cores
 from atompack_torch.publishing import published
 
@@ -297,11 +299,12 @@ class Writer:
 
     def write(self, columns: Columns) -> None:
         """Adds a block."""
+        texts = _Texts(columns)
         with _system_errors(), self._environment.begin(write=True) as transaction:
-            for parts in records_of(columns):
+            for i, parts in enumerate(records_of(columns)):
                 row = row_of(parts, self._report, holds_nan=True)
-                content = zlib.compress(_row_json(parts, row).encode())
-                transaction.put(b"%d" % self._next_id, content)
+                text = _row_text(parts, row, texts.of(i, parts))
+                transaction.put(b"%d" % self._next_id, zlib.compress(text.encode()))
                 self._next_id += 1
         self._n_atoms.append(np.diff(columns.ptr))
 
@@ -319,14 +322,58 @@ class Writer:
         self._environment.close()
 
 
-def _row_json(parts: Parts, row: Row) -> str:
+class _Texts:
+    """JSON of the arrays of a block, written for all molecules together.
+
+    Args:
+        columns: the block.
+    """
+
+    def __init__(self, columns: Columns) -> None:
+        numbers = columns.atomic_numbers.astype(np.int64)
+        self._numbers = _array_texts(numbers, columns.ptr)
+        self._positions = _array_texts(columns.positions, columns.ptr)
+        self._fields = [
+            (column.scope, column.key, _array_texts(column.values, rows))
+            for column in columns.fields
+            if isinstance(column.values, np.ndarray)
+            for rows in [columns.ptr if is_per_atom(column) else None]
+            if rows is not None or column.values.ndim > 1
+        ]
+
+    def of(self, i: int, parts: Parts) -> dict[int, str]:
+        """Returns the texts of the arrays of the i-th molecule, by their identities."""
+        scopes = (parts.labels, parts.atom_properties, parts.properties)
+        texts = {
+            id(scopes[scope][key]): made[i]
+            for scope, key, made in self._fields
+            if key in scopes[scope]
+        }
+        texts[id(parts.atomic_numbers)] = self._numbers[i]
+        texts[id(parts.positions)] = self._positions[i]
+        return texts
+
+
+def _array_texts(values: Array, ptr: Array | None) -> list[str]:
+    """Returns the JSON of the rows of each molecule; without ``ptr`` they have one each."""
+    width = int(np.prod(values.shape[1:]))
+    rows = np.arange(len(values) + 1) if ptr is None else ptr
+    texts = number_texts(values.reshape(-1), rows * width)
+    shape = values.shape[1:]
+    return [
+        array_text(values.dtype, shape if ptr is None else (n, *shape), text)
+        for n, text in zip(np.diff(rows).tolist(), texts, strict=True)
+    ]
+
+
+def _row_text(parts: Parts, row: Row, texts: Mapping[int, str]) -> str:
     """Returns the JSON of a row, in the order of ase-db-backends."""
     from ase.db.core import now
 
     time = now()
     labels = row.labels
     entries: dict[str, Any] = {
-        "numbers": parts.atomic_numbers.astype(np.int64),
+        "numbers": parts.atomic_numbers,
         "positions": parts.positions,
         "unique_id": uuid.uuid4().hex,
         "ctime": time,
@@ -345,24 +392,94 @@ def _row_json(parts: Parts, row: Row) -> str:
         results["energy"] = float(results["energy"])
     if "stress" in results:
         results["stress"] = results["stress"][VOIGT]
-    rest = {"mtime": time, "key_value_pairs": row.pairs, "data": row.data}
-    return json.dumps(entries | results | rest, default=ase_form)
+    texts_of_dicts = {"key_value_pairs": row.pairs, "data": row.data}
+    fields = [_member(key, value, texts) for key, value in (entries | results).items()]
+    fields.append(_member("mtime", time, texts))
+    for key, values in texts_of_dicts.items():
+        members = ", ".join(_member(own, value, texts) for own, value in values.items())
+        fields.append(f'"{key}": {{{members}}}')
+    return "{" + ", ".join(fields) + "}"
 
 
-def ase_form(value: Array | np.generic) -> Any:
-    """Returns an array in the form that ASE's JSON has for it, and a scalar as Python's.
+def _member(key: str, value: Any, texts: Mapping[int, str]) -> str:
+    return f"{json.dumps(key)}: {_text(value, texts)}"
+
+
+def _text(value: Any, texts: Mapping[int, str]) -> str:
+    if id(value) in texts:
+        return texts[id(value)]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if not isinstance(value, np.ndarray):
+        return json.dumps(value)
+    (numbers,) = number_texts(value.reshape(-1), np.array([0, value.size]))
+    return array_text(value.dtype, value.shape, numbers)
+
+
+def array_text(dtype: object, shape: tuple[int, ...], numbers: str) -> str:
+    """Returns ASE's JSON of an array.
 
     Args:
-        value: the array or scalar.
+        dtype: type of its values.
+        shape: its shape.
+        numbers: its values, separated by commas.
 
     Returns:
-        A dict of shape, type and numbers; those of 32 bits are rounded to the shortest numbers that
-        are read as the same.
+        The text of an object ``__ndarray__``.
     """
-    if isinstance(value, np.generic):
-        return value.item()
-    numbers = value.reshape(-1)
-    if value.dtype == np.float32:
-        short = numbers.astype(str).astype(np.float64)
-        numbers = np.where(short.astype(np.float32) == numbers, short, numbers.astype(np.float64))
-    return {"__ndarray__": [value.shape, str(value.dtype), numbers.tolist()]}
+    return f'{{"__ndarray__": [[{", ".join(map(str, shape))}], "{dtype}", [{numbers}]]}}'
+
+
+def number_texts(values: Array, offsets: Array) -> list[str]:
+    """Writes the numbers of several arrays, by the shortest digits that are read as the same value.
+
+    Args:
+        values: (n,) booleans, integers or floats.
+        offsets: (B + 1,) the i-th array has the values from ``offsets[i]`` to ``offsets[i + 1]``.
+
+    Returns:
+        B texts: numbers separated by commas.
+    """
+    is_worth_it = len(offsets) > 2 and values.dtype.kind in "iuf"  # calls cost more than numbers
+    texts = _joined(values, offsets) if is_worth_it else None
+    if texts is None:
+        return [_plain(values[first:last]) for first, last in pairwise(offsets.tolist())]
+    for i in _with_odd_numbers(values, offsets):
+        texts[i] = _plain(values[offsets[i] : offsets[i + 1]])
+    return texts
+
+
+def _plain(values: Array) -> str:
+    return json.dumps(values.tolist())[1:-1]
+
+
+def _joined(values: Array, offsets: Array) -> list[str] | None:
+    """Writes all values in one call; None if that is impossible."""
+    try:
+        pa: Any = importlib.import_module("pyarrow")
+        pc: Any = importlib.import_module("pyarrow.compute")
+    except ImportError:  # it only makes writing faster
+        return None
+    if len(values) > np.iinfo(np.int32).max // 32:  # offsets into the text have 32 bits
+        return None
+    if values.dtype == np.float16:
+        values = values.astype(np.float64)
+    numbers = pc.cast(pa.array(values), pa.string())
+    if values.dtype == np.float32:  # its text must give the same value via float64
+        read = pc.cast(numbers, pa.float64()).to_numpy().astype(np.float32)
+        is_same = np.array_equal(read, values, equal_nan=True)
+        numbers = numbers if is_same else pc.cast(pa.array(values.astype(np.float64)), pa.string())
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), numbers)
+    joined: list[str] = pc.binary_join(lists, ",").to_pylist()
+    return joined
+
+
+def _with_odd_numbers(values: Array, offsets: Array) -> list[int]:
+    """Indices of arrays with NaN, infinities or -0, whose short forms are no JSON or read as 0."""
+    if values.dtype.kind != "f":
+        return []
+    odd = ~np.isfinite(values) | ((values == 0) & np.signbit(values))
+    if not odd.any():
+        return []
+    found = np.searchsorted(offsets, np.flatnonzero(odd), side="right") - 1
+    return [int(i) for i in np.unique(found)]
