@@ -153,6 +153,9 @@ class Recomputation:
         rows = 0 if stored is None else found.bytes(self._descriptor)
         return _BYTES_OF_EDGE * found.edges + self._feature_bytes(entry) + rows
 
+    def _feature_bytes(self, entry: int) -> int:
+        return 8 * self._descriptor.n_features * self._reader.n_atoms(entry)
+
     def _rows_of(self, entry: int) -> RowCounts:
         edges = self._edges.batch([entry])
         distances = np.linalg.norm(edges.edge_vector.numpy(), axis=1)
@@ -176,11 +179,10 @@ class Recomputation:
         stored = _stored_rows(self._reader, entry)
         if stored is None:
             return
-        feature_bytes = 8 * self._descriptor.n_features * self._reader.n_atoms(entry)
-        if not self._reader.has_features and feature_bytes > _MOST_UNSTORED_BYTES:
+        if not self._reader.has_features and self._feature_bytes(entry) > _MOST_UNSTORED_BYTES:
             raise UnsupportedFormatError(
                 f"{self._path}: features: expected at most {_MOST_UNSTORED_BYTES} bytes to compute "
-                f"of an entry that stores none, got {feature_bytes} (molecule {entry})"
+                f"of an entry that stores none, got {self._feature_bytes(entry)} (molecule {entry})"
             )
         found = self._rows_of(entry)
         most = max(_BYTES_AT_ONCE, 2 * stored.bytes(self._descriptor))
