@@ -18,7 +18,7 @@ struct RawSection {
 };
 RawSection read_section(ByteCursor& cursor);
 
-// What a section begins with: kind, key length, key, tag.
+// Header of a section: kind, key length, key, tag.
 std::string section_header(const SchemaEntry& entry);
 
 // True for sections that readers return: those of known kinds, and known builtin fields.

@@ -163,7 +163,7 @@ Root check_footer(Bytes archive) {
 
 namespace {
 
-// Of the types in their order.
+// In the order of the types.
 constexpr std::array<uint8_t, 16> kItemBytes{1, 1, 2, 4, 8, 1, 2, 4, 8, 4, 8, 0, 0, 0, 0, 8};
 
 Fill load_fill(const Archive& archive, uint64_t at) {
