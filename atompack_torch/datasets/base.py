@@ -681,17 +681,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _blocks(self, fields: Sequence[str] | None) -> Iterator[tuple[Block, int]]:
         return molecule_blocks(self, fields)
 
-    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches, to which ``apply_transform`` is still to be applied.
-
-        Args:
-            num_threads: number of threads; each makes one batch at a time.
-            max_ready: number of batches to make ahead.
-            pinned: make batches in page-locked memory.
-
-        Returns:
-            What makes the batches that are requested.
-        """
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         part = self
         if self._clock is not None or self._has_parts:  # which may change during the pass
             self.batcher()

@@ -177,6 +177,9 @@ class BatchDataset(Dataset[Item], Generic[Item, Batch]):
         Returns:
             What makes the batches that are requested.
         """
+        return self._start_prefetch(num_threads, max_ready, pinned)
+
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         return NativePrefetcher(self, num_threads, max_ready, pinned)
 
     @property

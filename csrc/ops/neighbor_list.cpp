@@ -82,8 +82,10 @@ class LargeStructure {
         const size_t atom = by_place ? search_.atom_at(k) : k;
         const Run& run = runs_[atom];
         const auto count = static_cast<size_t>(runs_[atom + 1].row - run.row);
-        const uint32_t* ahead = by_place ? run.places + 512 : runs_[std::min(atom + 8, n_atoms)].places;
-        for (size_t line = 0; line < 4; ++line) __builtin_prefetch(ahead + 16 * line);
+        if (!by_place) {
+          const uint32_t* ahead = runs_[std::min(atom + 8, n_atoms)].places;
+          for (size_t line = 0; line < 4; ++line) __builtin_prefetch(ahead + 16 * line);
+        }
         std::fill_n(i + run.row, count, first_atom + static_cast<int64_t>(atom));
         int64_t* to_j = j + run.row;
         Real* to_shift = shift + 3 * run.row;

@@ -366,19 +366,9 @@ class ResidentDataset(MoleculeDataset):
         values = {name: values[name] for name in (*fields.order, *unlisted)}
         return MoleculeBatch(values, {name: infos[name] for name in values}, masks, mask_rows)
 
-    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches, to which ``apply_transform`` is still to be applied.
-
-        Args:
-            num_threads: number of threads; each makes one batch at a time.
-            max_ready: number of batches to make ahead.
-            pinned: make batches in page-locked memory.
-
-        Returns:
-            What makes the batches that are requested.
-        """
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         if not self._is_elsewhere:
-            return super().prefetch(num_threads, max_ready, pinned)
+            return super()._start_prefetch(num_threads, max_ready, pinned)
         return _DeviceBatches(self)
 
     def _add_features(self, batch: MoleculeBatch) -> MoleculeBatch:

@@ -523,21 +523,11 @@ class ShardDataset(BatchDataset[object, object]):
             opened.native.collate(indices, self._selection, in_worker, molecules_of)
         )
 
-    def prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
-        """Starts threads that make batches, to which ``apply_transform`` is still to be applied.
-
-        Args:
-            num_threads: number of threads; each makes one batch at a time.
-            max_ready: number of batches to make ahead.
-            pinned: make batches in page-locked memory.
-
-        Returns:
-            What makes the batches that are requested.
-        """
+    def _start_prefetch(self, num_threads: int, max_ready: int, pinned: bool) -> BatchPrefetcher:
         native = self._open().native
         if native is None:
             return PickledQueue(len(self), self._collate_examples)
-        return super().prefetch(num_threads, max_ready, pinned)
+        return super()._start_prefetch(num_threads, max_ready, pinned)
 
     def batcher(self) -> ExampleBatcher:
         """Returns the native batcher of the whole dataset.
