@@ -28,9 +28,10 @@ from atompack_torch.batch.molecule_batch import MoleculeBatch
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.outputs import Output
 from atompack_torch.errors import FieldError
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY
 from atompack_torch.loading.loader import Loader
 from atompack_torch.options import with_options
-from atompack_torch.trainers._labels import molecules_without, with_labels
+from atompack_torch.trainers._labels import molecules_without, property_name, with_labels
 from atompack_torch.trainers._layout import (
     Data,
     Layout,
@@ -46,7 +47,7 @@ __all__ = ["OrbLayout", "batch", "loader"]
 _LABELS = ("energy", "forces")
 _VOIGT = (0, 4, 8, 5, 2, 1)  # xx yy zz yz xz xy
 _N_ELEMENTS = 118  # columns of the embedding, by atomic number
-# Name in Orb → property of the data.
+# Name in Orb → property of molecules.
 _STATES = {"total_charge": "charge", "spin_multiplicity": "spin"}
 
 
@@ -59,7 +60,7 @@ class OrbLayout(Layout):
         max_num_neighbors: of an atom, the nearest ones; -1: all.
         properties: name in Orb → field of the data.
         states: name in Orb → field of the data, inputs of the model.
-        has_tags: the data have tags of atoms.
+        tags: field of the tags of atoms; None: all are 0.
         dtype: of all floating values.
     """
 
@@ -67,7 +68,7 @@ class OrbLayout(Layout):
     max_num_neighbors: int
     properties: Mapping[str, str]
     states: Mapping[str, str]
-    has_tags: bool = False
+    tags: str | None = None
     dtype: torch.dtype = torch.float32
 
     @property
@@ -87,8 +88,8 @@ class OrbLayout(Layout):
             Output("cell", "cell", self.dtype),
             Output("pbc", "value", torch.bool, "pbc"),
         ]
-        if self.has_tags:
-            made.append(Output("tags", "value", self.dtype, "tags", fill=0.0))
+        if self.tags is not None:
+            made.append(Output("tags", "value", self.dtype, self.tags, fill=0.0))
         for name, stored in self.states.items():
             made.append(Output(name, "value", self.dtype, stored))
         for name, stored in self.properties.items():
@@ -118,7 +119,7 @@ class OrbLayout(Layout):
             senders, receivers, *edges = (rows[kept] for rows in (senders, receivers, *edges))
         labels = {name: made[f"target {name}"] for name in self.properties}
         of_atoms = {name: label for name, label in labels.items() if name == "forces"}
-        tags = made["tags"] if self.has_tags else torch.zeros_like(made["positions"][:, 0])
+        tags = made["tags"] if self.tags is not None else torch.zeros_like(made["positions"][:, 0])
         return AtomGraphs(
             senders=senders,
             receivers=receivers,
@@ -193,13 +194,17 @@ def make_layout(
     Raises:
         ValueError: another dtype.
     """
-    states = _STATES if all(name in contents for name in _STATES.values()) else {}
+    states = {
+        name: field
+        for name, key in _STATES.items()
+        if (field := property_name(contents, key, MOLECULE_PROPERTY)) is not None
+    }
     return OrbLayout(
         float(radius),
         int(max_num_neighbors),
         fields_by_name(properties),
-        states,
-        "tags" in contents,
+        states if len(states) == len(_STATES) else {},
+        property_name(contents, "tags", ATOM_PROPERTY),
         float_dtype(dtype),
     )
 
@@ -222,7 +227,7 @@ def batch(
         are the rows of ``edge_index``, in its order; ``node_features``: ``positions`` (N, 3)
         inside the cell, ``atomic_numbers`` (N,) int64, ``atomic_numbers_embedding`` (N, 118) and
         ``atom_identity`` (N,) int64; ``edge_features``: ``vectors`` and ``unit_shifts`` (E, 3);
-        ``system_features``: ``cell`` (B, 3, 3), ``pbc`` (B, 3) and, where the data have ``charge``
+        ``system_features``: ``cell`` (B, 3, 3), ``pbc`` (B, 3) and, where molecules have ``charge``
         and ``spin``, ``total_charge`` and ``spin_multiplicity`` (B,); ``node_targets``: ``forces``
         (N, 3); ``system_targets``: ``energy`` (B,), ``stress`` (B, 6) in the order of ASE;
         ``system_id`` (B,) the numbers of the molecules; ``tags`` (N,), 0 where the data have none.

@@ -115,3 +115,22 @@ def test_states_stress_and_what_orb_refuses(tmp_path: Path) -> None:
     partly = write_atp(tmp_path / "c.atp", made)
     with pytest.raises(apt.FieldError, match=r"molecules \[1\]: no value \(field 'spin'\)"):
         list(orb.loader(partly, CUTOFF, MOST, **options))
+
+
+def test_states_are_those_of_molecules_and_tags_those_of_atoms(tmp_path: Path) -> None:
+    made = structures(3, periodic=True)
+    for atoms in made:
+        atoms.arrays |= {"charge": np.full(len(atoms), 0.5), "spin": np.full(len(atoms), 0.5)}
+        atoms.info["tags"] = 7
+        atoms.calc.atoms = atoms.copy()
+    (batch,) = orb.loader(write_atp(tmp_path / "a.atp", made), CUTOFF, MOST, batch_size=3)
+    assert batch.system_features.keys() == {"cell", "pbc"}
+    assert not batch.tags.any()
+    for number, atoms in enumerate(made):
+        atoms.info |= {"total_charge": number, "total_spin": 1}
+        del atoms.arrays["charge"], atoms.arrays["spin"]
+        atoms.calc.atoms = atoms.copy()
+    path = write_atp(tmp_path / "b.atp", made)
+    (batch,) = orb.loader(path, CUTOFF, MOST, batch_size=3, shuffle=False)
+    assert batch.system_features["total_charge"].tolist() == [0, 1, 2]
+    assert batch.system_features["spin_multiplicity"].tolist() == [1, 1, 1]
