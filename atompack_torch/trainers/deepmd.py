@@ -170,6 +170,8 @@ class _GroupLayout(Layout):
         group = batch.n_atoms.clone()
         for state in states.values():
             group = 2 * group + state
+        if "pbc" not in batch:
+            return group, 0
         partly = states["box"] & ~batch.pbc.all(dim=1) & batch.mask("pbc")
         return group, int(partly.sum())
 

@@ -166,6 +166,15 @@ def test_partly_periodic_molecules_are_noted(tmp_path: Path) -> None:
     assert frames["box"].shape == (1, 9)
 
 
+def test_a_transform_of_molecules_without_pbc(tmp_path: Path) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        writer.write(apt.Molecule(torch.zeros(2, 3), torch.ones(2).long(), energy=1.0))
+    dataset = apt.AtpDataset(tmp_path / "a.atp", transform=lambda batch: batch)
+    (frames,) = deepmd.loader(dataset, 4, TYPE_MAP)
+    assert frames["box"] is None
+    assert frames["energy"].tolist() == [[1]]
+
+
 def test_kept_groups(path: Path) -> None:
     groups = deepmd.frame_groups(path)
     found = [frames["fid"] for frames in deepmd.loader(path, 4, TYPE_MAP, groups=groups)]
