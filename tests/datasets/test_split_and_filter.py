@@ -289,6 +289,15 @@ def test_wrong_expressions(dataset: apt.AtpDataset, expression: str, message: st
     assert type(error.value).__name__ == "ExpressionError"
 
 
+def test_the_volume_is_a_number_without_cells_too(tmp_path: Path) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        writer.write(apt.Molecule(torch.zeros(1, 3), [1]))
+    dataset = apt.AtpDataset(tmp_path / "a.atp")
+    with pytest.raises(apt.FieldError, match="max: expected several numbers per molecule"):
+        dataset.filter("max(volume) > 1")
+    assert len(dataset.filter("not volume > 1")) == 1
+
+
 def test_large_numbers_take_no_time(dataset: apt.AtpDataset) -> None:
     assert len(dataset.filter("9 ** 9 ** 9 ** 9 > n_atoms")) == len(dataset)
     assert len(dataset.filter(f"n_atoms < {10**300}")) == len(dataset)

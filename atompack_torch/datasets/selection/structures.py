@@ -79,7 +79,7 @@ class Structures:
     def _volume(self) -> operations.Number:
         found = self._block.find("cell")
         if found is None or not isinstance(found.values, np.ndarray):
-            return operations.missing(self._n)
+            return operations.Number(np.full(self._n, np.nan), np.zeros(self._n, bool))
         volumes = np.abs(np.linalg.det(found.values.astype(np.float64)))
         return operations.Number(volumes, found.present(self._n) & (volumes > 0))
 
