@@ -252,6 +252,8 @@ def plain_values(value: Any) -> Any:
     """Returns nested mappings as dicts with strings as keys, None for numbers that JSON lacks."""
     if isinstance(value, Mapping):
         return {str(key): plain_values(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [plain_values(item) for item in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return value

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ import torch
 
 import atompack_torch as apt
 from atompack_torch import cli
+from atompack_torch.datasets.statistics import Spread
 
 N = 5000  # more than two chunks of the pass
 
@@ -75,6 +77,13 @@ def test_without_features(files: tuple[Path, Path]) -> None:
             dataset.statistics(features=True)
     empty = apt.TorchCacheDataset(files[1]).subset([])
     assert empty.statistics(features=True).features == ()
+
+
+def test_columns_without_a_finite_number(files: tuple[Path, Path]) -> None:
+    found = apt.TorchCacheDataset(files[1]).statistics(features=True)
+    nothing = Spread(0, 3, *(math.nan,) * 5)
+    document = dataclasses.replace(found, features=(nothing,)).as_dict()
+    assert json.loads(json.dumps(document, allow_nan=False))["features"][0]["mean"] is None
 
 
 def test_command(files: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
