@@ -213,6 +213,8 @@ class SteppedLoader:
 
     def __iter__(self) -> Iterator[Any]:
         """Starts a pass, from the epoch and batch that the trainer has set."""
+        if (epoch := self.batches.epoch) is not None:
+            self._loader.set_epoch(epoch)  # for what the dataset draws
         return iter(self._loader)
 
     def __len__(self) -> int:
@@ -237,6 +239,13 @@ class FirstBatches:
     def __len__(self) -> int:
         """Number of batches in an epoch, of this rank."""
         return len(self._sampler)
+
+    @property
+    def epoch(self) -> int | None:
+        """Number of the epoch that the trainer has set; None if the sampler does not know it."""
+        of_items = getattr(self._sampler, "sampler", None)
+        epoch: int | None = getattr(self._sampler, "epoch", getattr(of_items, "epoch", None))
+        return epoch
 
 
 def stepped_loader(

@@ -134,6 +134,19 @@ def test_the_rest_of_an_epoch_is_what_would_have_come(tmp_path: Path, options: A
     assert [data.sid for data in part] == epochs[0]
 
 
+def test_what_is_drawn_follows_the_epoch_of_the_trainer(tmp_path: Path) -> None:
+    path = write_atp(tmp_path / "made.atp", structures(12, periodic=False))
+    dataset = apt.AtpDataset(path, augment=apt.Augment(rotate="proper"))
+    loader = fairchem.loader(dataset, 5, task="omol", dtype=torch.float64)
+    for epoch, first in ((4, 0), (1, 1), (1, 0)):
+        loader.batch_sampler.set_epoch_and_start_iteration(epoch, first)
+        expected = apt.AtpDataset(path, augment=apt.Augment(rotate="proper"))
+        expected.set_epoch(epoch)
+        for data in loader:
+            wanted = expected.batch(data.molecule_number).positions
+            torch.testing.assert_close(data.pos, wanted)
+
+
 def test_ranks_share_every_epoch(tmp_path: Path) -> None:
     count = 25
     path = write_atp(tmp_path / "made.atp", crystals(count))

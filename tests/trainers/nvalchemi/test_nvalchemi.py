@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import sys
 from collections import Counter
 from pathlib import Path
@@ -130,6 +131,25 @@ def test_the_rest_of_an_epoch_is_what_would_have_come(tmp_path: Path) -> None:
     loader.set_epoch_step(4)
     assert [batch.molecule_number.tolist() for batch in loader] == epochs[1][4:]
     assert [batch.molecule_number.tolist() for batch in loader] == epochs[1]
+
+
+def test_what_is_drawn_follows_the_epoch_of_the_trainer(tmp_path: Path) -> None:
+    paths = [
+        write_atp(tmp_path / f"{seed}.atp", structures(12, seed=seed, periodic=False))
+        for seed in (0, 1)
+    ]
+    moved = apt.AtpDataset(paths[0], augment=apt.Augment(rotate="proper"))
+    mixed = apt.MixtureDataset([apt.AtpDataset(path) for path in paths], weights=[1, 2])
+    for dataset in (moved, mixed):
+        loader = nvalchemi.loader(dataset, max_atoms=20, dtype=torch.float64)
+        for epoch in (4, 1, 1):
+            loader.batch_sampler.set_epoch(epoch)
+            planned, batches = list(loader.batch_sampler), list(loader)
+            expected = pickle.loads(pickle.dumps(dataset))
+            expected.set_epoch(epoch)
+            for numbers, batch in zip(planned, batches, strict=True):
+                assert len(batch.positions) <= 20
+                assert torch.equal(batch.positions, expected.batch(numbers).positions)
 
 
 def test_ranks_share_every_epoch(tmp_path: Path) -> None:
