@@ -279,7 +279,7 @@ class DataHooks:
         if loaded is None or layout != self._layout:
             loaded = ResidentDataset(dataset)
             self._in_memory[name] = (self._layout, loaded)
-        loaded.set_epoch(dataset.current_epoch)
+        loaded.follow_epoch(dataset.current_epoch)
         return loaded
 
     def _device(self) -> torch.device | None:

@@ -310,6 +310,22 @@ def test_resampled_forces(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         apt.ResidentDataset(source)
 
 
+def test_an_epoch_that_was_chosen_stays(tmp_path: Path) -> None:
+    grown = tmp_path / "grown.atp"
+    with apt.AtpWriter(grown) as writer:
+        writer.write([molecule(i) for i in range(4)])
+    source = apt.AtpDataset(grown, augment=apt.Augment(rotate="proper"))
+    source.set_epoch(5)
+    loaded = apt.ResidentDataset(source)
+    (batch,) = apt.Loader(loaded, batch_size=4)
+    assert torch.equal(batch.positions, source[:].positions)
+    loaded.set_epoch(7)
+    with apt.AtpWriter(grown, mode="a") as writer:
+        writer.write([molecule(9)])
+    assert loaded.refresh()
+    assert loaded.current_epoch == 7
+
+
 def test_refresh(path: Path, tmp_path: Path, resident: Any) -> None:
     grown = tmp_path / "grown.atp"
     with apt.AtpWriter(grown, mode="w") as writer:

@@ -24,7 +24,6 @@ from atompack_torch.batch.indices import Indices
 from atompack_torch.batch.molecule_batch import Molecule, MoleculeBatch
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.batches import BatchPrefetcher, n_ranks, warn_of_batch
-from atompack_torch.datasets.epoch import SharedEpoch
 from atompack_torch.datasets.force_subset import flags_of
 from atompack_torch.datasets.request import Request, declared_fields
 from atompack_torch.datasets.resident.device import DeviceFields
@@ -118,7 +117,7 @@ class ResidentDataset(MoleculeDataset):
     def _load(self, progress: bool | OnProgress) -> None:
         origin = self._origin
         self._request, self._forces = origin._request, origin._forces
-        self._clock = SharedEpoch(origin.current_epoch) if self._changes else None
+        self._clock = self._clock or copy.copy(origin._clock)  # its own, from the same epoch
         self._digests = None
         self._computer, self._keeps_features = origin._computer, origin._keeps_features
         size, selection = origin._size(), origin._selection

@@ -173,6 +173,21 @@ def test_from_memory(tmp_path: Path) -> None:
     assert [masks for masks, _ in first] != [masks for masks, _ in second]
 
 
+def test_from_memory_in_a_loop_of_ones_own(tmp_path: Path) -> None:
+    """Each pass of a loader is the next epoch of what the dataset draws."""
+    path = write_atp(tmp_path / "data.atp", structures(20))
+    found = []
+    for resident in (False, True):
+        augment = apt.Augment(rotate="proper")
+        data = DataModule(path, path, batch_size=20, resident=resident, augment=augment)
+        data.setup("fit")
+        loaders = data.train_dataloader(), data.val_dataloader()
+        found.append([batch.positions for loader in loaders for _ in range(2) for batch in loader])
+    for plain, from_memory in zip(*found, strict=True):
+        assert torch.equal(plain, from_memory)
+    assert not torch.equal(found[0][2], found[0][3])
+
+
 def test_a_mixture_is_not_loaded_whole(path: Path) -> None:
     dataset = apt.AtpDataset(path)
     data = DataModule(apt.MixtureDataset([dataset, dataset]), batch_size=4, resident=True)
