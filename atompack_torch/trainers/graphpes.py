@@ -251,6 +251,7 @@ class MoleculeGraphs(GraphDataset):  # type: ignore[misc]
 
     def __init__(self, molecules: MoleculeDataset) -> None:
         self._molecules = molecules
+        self._of_atoms = {name for name, spec in molecules.schema.items() if spec.level == "atom"}
         super().__init__(graphs=self)
 
     def __len__(self) -> int:
@@ -274,7 +275,7 @@ class MoleculeGraphs(GraphDataset):  # type: ignore[misc]
                 for name, value in graph.properties.items()
             },
             other={
-                name: value if len(value) == len(graph.Z) > 1 else value[0]
+                name: value if name in self._of_atoms or len(value) > 1 else value[0]
                 for name, value in graph.other.items()
             },
             batch=None,

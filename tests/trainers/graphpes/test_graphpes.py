@@ -114,6 +114,22 @@ def test_labels(tmp_path: Path) -> None:
         graphpes.dataset(path, CUTOFF, properties=["dipole"])
 
 
+def test_further_fields_of_single_graphs(tmp_path: Path) -> None:
+    """Values of atoms keep their rows, also in a molecule of one atom."""
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        for n in (1, 3, 1):
+            tags = torch.arange(n)
+            made = apt.Molecule(torch.zeros(n, 3), [1] * n, energy=0.0, forces=torch.zeros(n, 3))
+            made["atom_properties/tags"], made["properties/total_charge"] = tags, n
+            writer.write(made)
+    others = ["tags", "total_charge"]
+    dataset = graphpes.dataset(tmp_path / "a.atp", CUTOFF, others=others)
+    joined = to_batch([dataset[number] for number in range(3)]).other
+    (batch,) = dataset.__getitems__(range(3))
+    for name in others:
+        assert torch.equal(joined[name], batch.other[name])
+
+
 def test_the_command_has_the_losses_of_its_own_loader(tmp_path: Path) -> None:
     """The page's configuration, and the same with files that graph-pes reads itself."""
     for name, seed in (("train", 1), ("val", 2)):
