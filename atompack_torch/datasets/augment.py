@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -84,6 +84,19 @@ class Augment:
                 f"vectors and tensors: expected each name once, got {min(twice)!r} twice"
             )
         checked_integer("seed", self.seed, 0)
+
+    def renamed(self, names: Mapping[str, str]) -> Augment:
+        """Returns the same options for fields that have different names.
+
+        Args:
+            names: name of a field here → its other name.
+
+        Returns:
+            The options.
+        """
+        fields = {"vectors": self.vectors, "tensors": self.tensors}
+        changed = {option: [names.get(key, key) for key in keys] for option, keys in fields.items()}
+        return replace(self, **changed)  # type: ignore[arg-type]
 
 
 def warn_of_fields(

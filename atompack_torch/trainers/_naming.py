@@ -19,6 +19,7 @@ from atompack_torch.fields import (
     CANONICAL,
     GEOMETRY,
     MOLECULE_PROPERTY,
+    PREFIXES,
     RESERVED,
     FieldId,
     FieldSpec,
@@ -67,14 +68,18 @@ def _renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDa
     request = dataset.request
     if not isinstance(dataset, MixtureDataset):
         request = replace(request, renamed=_ids(dataset, key_map))
-    here = {**{name: name for name in request.fields or ()}, **key_map}
+    fields, dtype, augment = request.fields, request.dtype, request.augment
+    schema = dataset.schema
+    labels = BUILTINS.keys() & key_map.values() & (schema.keys() - key_map.keys())
+    here = {label: PREFIXES[_scope_of(label)] + label for label in labels} | dict(key_map)
     request = replace(
         request,
-        fields=None if request.fields is None else tuple(here[name] for name in request.fields),
-        exclude=tuple(key_map.get(name, name) for name in request.exclude),
-        dtype={key_map.get(name, name): dtype for name, dtype in request.dtype.items()}
-        if isinstance(request.dtype, Mapping)
-        else request.dtype,
+        fields=None if fields is None else tuple(key_map.get(name, name) for name in fields),
+        exclude=tuple(here.get(name, name) for name in request.exclude),
+        dtype={here.get(name, name): wanted for name, wanted in dtype.items()}
+        if isinstance(dtype, Mapping)
+        else dtype,
+        augment=None if augment is None else augment.renamed(here),
     )
     part = dataset.with_request(request)
     if isinstance(part, MixtureDataset):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -71,6 +72,38 @@ def test_a_label_that_gives_its_name_away_stays(tmp_path: Path) -> None:
     twice = open_dataset(swapped, {"other": "energy"}).batch([1])
     assert (twice.energy.tolist(), twice["properties/energy"].tolist()) == ([2], [20])
     assert dataset.batch([1]).energy.tolist() == [2]
+
+
+@pytest.mark.parametrize("is_mixture", [False, True])
+def test_options_of_open_data_use_their_names(tmp_path: Path, is_mixture: bool) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        given: dict[str, Any] = {"ccsd_energy": 10.0, "moment": torch.ones(3)}
+        writer.write(apt.Molecule(np.zeros((1, 3)), [1], energy=1.0, properties=given))
+
+    def opened(**options: Any) -> Any:
+        dataset = apt.open(tmp_path / "a.atp", **options)
+        dataset = apt.MixtureDataset([dataset]) if is_mixture else dataset
+        return open_dataset(dataset, {"ccsd_energy": "energy", "moment": "dipole"}).batch([0])
+
+    batch = opened(exclude=["energy"])
+    assert batch.energy.tolist() == [10]
+    assert "properties/energy" not in batch
+    batch = opened(dtype={"energy": torch.float32})
+    assert (batch.energy.dtype, batch["properties/energy"].dtype) == (torch.float64, torch.float32)
+    augment = apt.Augment(rotate="proper", vectors=("moment",))
+    assert not torch.allclose(opened(augment=augment).dipole, torch.ones(3))
+
+
+@pytest.mark.parametrize("name", ["moment", "dipole"])
+def test_vectors_to_turn_have_either_name(tmp_path: Path, name: str) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        given = {"moment": torch.ones(3)}
+        writer.write(apt.Molecule(np.zeros((1, 3)), [1], energy=1.0, properties=given))
+    augment = apt.Augment(rotate="proper", vectors=(name,))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        dataset = open_dataset(tmp_path / "a.atp", {"moment": "dipole"}, augment=augment)
+        assert not torch.allclose(dataset.batch([0]).dipole, torch.ones(3))
 
 
 @pytest.mark.parametrize(
