@@ -293,6 +293,11 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return self.n_atoms
 
     @property
+    def samples_forces(self) -> bool:
+        """True if ``force_subset`` leaves some molecules without their forces."""
+        return self._forces is not None
+
+    @property
     def _resamples(self) -> bool:
         return self._forces is not None and self._forces.resample
 

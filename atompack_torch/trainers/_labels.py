@@ -207,10 +207,15 @@ def with_labels(dataset: Dataset, names: Sequence[str]) -> Dataset:
         The dataset, or a subset of it.
 
     Raises:
-        FieldError: no molecule has all labels.
+        FieldError: no molecule has all labels, or ``force_subset`` omits forces.
     """
     if not names:
         return dataset
+    if "forces" in names and dataset.samples_forces:  # again among the molecules that are left
+        raise FieldError(
+            f"{place_of(dataset)}: force_subset: the losses of this trainer need the forces of all "
+            "molecules: leave it out"
+        )
     require_labels(dataset, [[name] for name in names])
     request = replace(dataset.request, fields=tuple(names), optional=True, missing="nan")
     request = replace(request, neighbors=None, transform=None, outputs=())

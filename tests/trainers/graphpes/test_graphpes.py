@@ -114,6 +114,14 @@ def test_labels(tmp_path: Path) -> None:
         graphpes.dataset(path, CUTOFF, properties=["dipole"])
 
 
+def test_forces_of_some_molecules_are_refused(path: Path) -> None:
+    dataset = apt.AtpDataset(path, force_subset=apt.ForceSubset(0.5))
+    with pytest.raises(apt.FieldError, match="force_subset: the losses of this trainer need"):
+        graphpes.loader(dataset, CUTOFF, batch_size=4)
+    (batch,) = graphpes.loader(dataset, CUTOFF, batch_size=len(dataset), properties=["energy"])
+    assert torch.isfinite(batch.properties["energy"]).all()
+
+
 def test_further_fields_of_single_graphs(tmp_path: Path) -> None:
     """Values of atoms keep their rows, also in a molecule of one atom."""
     with apt.AtpWriter(tmp_path / "a.atp") as writer:
