@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 OF_ATOMS = frozenset(("cell", "pbc", "velocities", "name"))
 # Velocities that differ by less than this relative error count as equal.
 _ROUNDING = 1e-9
+# Reason why velocities are lost where momenta stand for them.
+NO_MASS = "atoms without a mass have no momenta"
 # Arrays that every ase.Atoms has.
 _OWN_ARRAYS = {"positions", "numbers", "momenta"}
 
@@ -127,6 +129,11 @@ def masses_of(atomic_numbers: Any, own: Any = None) -> Any:
         return np.array(own, dtype=np.float64)
     known = (numbers >= 0) & (numbers < len(atomic_masses))
     return np.where(known, atomic_masses[np.where(known, numbers, 0)], np.nan)
+
+
+def has_mass(masses: Any) -> Any:
+    """Returns (n,) bool: True for atoms whose momenta, divided by these masses, are velocities."""
+    return np.isfinite(masses) & (masses != 0)
 
 
 def momenta_of(velocities: Any, masses: Any) -> Any:

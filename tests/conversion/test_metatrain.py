@@ -134,7 +134,7 @@ def test_rows_of_another_shape(tmp_path: Path) -> None:
     for n, (part,) in enumerate(blocks, 2):
         part.properties["v"] = np.ones(n, "float32")
     _, report = written(blocks, tmp_path)
-    assert report.skipped == {("properties/v", "not of shape (2,), as the values before"): 1}
+    assert report.skipped == {("properties/v", "not of shape (2,), as all values of an array"): 1}
 
 
 def test_velocities(tmp_path: Path) -> None:

@@ -81,6 +81,56 @@ def test_sources_of_ase_give_the_velocities(tmp_path: Path, suffix: str) -> None
     assert_velocities(batch.to_ase(), images)
 
 
+@pytest.mark.parametrize("dtype", ["float64", "float32", "int32", "int64"])
+@pytest.mark.parametrize("target", ["extxyz", "ase-db", "aselmdb", "metatrain"])
+def test_masses_of_any_type(tmp_path: Path, target: str, dtype: str) -> None:
+    """Momenta are divided by the masses that they were made with."""
+    masses, velocities = np.array([2, 3], dtype), np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        places, own = np.zeros((2, 3)), {"masses": masses}
+        writer.write(
+            apt.Molecule(places, np.array([8, 1]), velocities=velocities, atom_properties=own)
+        )
+    name = {"extxyz": "b.xyz", "ase-db": "b.db"}.get(target, "b")
+    convert(tmp_path / "a.atp", tmp_path / name, target=target, progress=False)
+    convert(tmp_path / name, tmp_path / "c.atp", progress=False)
+    batch = apt.AtpDataset(tmp_path / "c.atp")[:]
+    np.testing.assert_allclose(batch.velocities, velocities, rtol=1e-6)
+    assert batch.masses.tolist() == [2, 3]
+
+
+@pytest.mark.parametrize("target", ["ase-db", "aselmdb", "metatrain"])
+def test_velocities_without_a_mass_are_reported(tmp_path: Path, target: str) -> None:
+    """Momenta that a mass of 0 has made give no velocity back."""
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        for mass in (0.0, 3.0):
+            own = {"masses": np.array([2.0, mass])}
+            velocities = np.ones((2, 3))
+            writer.write(
+                apt.Molecule(
+                    np.zeros((2, 3)), np.array([8, 1]), velocities=velocities, atom_properties=own
+                )
+            )
+    path = tmp_path / ("b.db" if target == "ase-db" else "b")
+    report = convert(tmp_path / "a.atp", path, target=target, progress=False)
+    assert [(what, n) for (what, _), n in report.skipped.items()] == [("velocities", 1)]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_rows_of_masses_are_no_masses(tmp_path: Path, width: int) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        own, velocities = {"masses": np.full((2, width), 3.0)}, np.ones((2, 3))
+        writer.write(
+            apt.Molecule(
+                np.zeros((2, 3)), np.array([8, 1]), velocities=velocities, atom_properties=own
+            )
+        )
+    report = convert(tmp_path / "a.atp", tmp_path / "b", target="metatrain", progress=False)
+    assert [(what, n) for (what, _), n in report.skipped.items()] == [("atom_properties/masses", 1)]
+    convert(tmp_path / "b", tmp_path / "c.atp", progress=False)
+    np.testing.assert_allclose(apt.AtpDataset(tmp_path / "c.atp")[:].velocities, 1, rtol=1e-6)
+
+
 def block(numbers: list[int], velocities: object, *more: Column) -> Columns:
     n = len(numbers)
     fields = [Column(BUILTIN, "velocities", np.asarray(velocities, dtype=float)), *more]

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch.batch.columns import Array, Column, Columns
-from atompack_torch.batch.conversions import masses_of
+from atompack_torch.batch.conversions import NO_MASS, has_mass, masses_of
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.targets.npy_files import GrowingNpy, is_file_name
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
@@ -160,10 +160,11 @@ class Writer:
                 self._report.skip(label, why, n_there)
                 continue
             known = self._arrays.get(name)
-            values, good = _dense(column, columns.ptr, None if known is None else known.shape)
+            shape = () if name == "masses" else known and known.shape
+            values, good = _dense(column, columns.ptr, shape)
             if lost := n_there - int(good.sum()):
                 rows = "no numbers" if values is None else f"not of shape {values.shape[1:]}"
-                self._report.skip(label, f"{rows}, as the values before", lost)
+                self._report.skip(label, f"{rows}, as all values of an array", lost)
             if values is None or not good.any():
                 continue
             taken.add(name)
@@ -177,8 +178,13 @@ class Writer:
         masses = masses_of(columns.atomic_numbers)
         own = next((c for c in columns.fields if c[:2] == (ATOM_PROPERTY, "masses")), None)
         if own is not None:
-            values, good = _dense(own, columns.ptr, ())
-            masses = np.where(np.repeat(good, np.diff(columns.ptr)), values, masses)
+            values, _ = _dense(own, columns.ptr, ())
+            assert values is not None
+            masses = np.where(np.isnan(values), masses, values)
+        lost = ~np.isnan(velocities).all(axis=1) & ~has_mass(masses)
+        if lost.any():
+            molecules = np.searchsorted(columns.ptr, np.flatnonzero(lost), side="right")
+            self._report.skip("velocities", NO_MASS, len({*molecules.tolist()}))
         momenta: Array = velocities * masses[:, None]
         return momenta
 

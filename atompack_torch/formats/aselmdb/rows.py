@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from atompack_torch._native import LmdbFile
-from atompack_torch.batch.conversions import OF_ATOMS, Parts
+from atompack_torch.batch.conversions import NO_MASS, OF_ATOMS, Parts, has_mass
 from atompack_torch.errors import AtompackError, CorruptFileError, FieldError
 from atompack_torch.fields import (
     ATOM_PROPERTY,
@@ -122,6 +122,8 @@ def row_of(parts: Parts, report: Report, *, holds_nan: bool) -> Row:
             row.arrays[key] = value  # the row's own masses: ASE divides the momenta by them
         else:
             row.data[PREFIXES[ATOM_PROPERTY] + key] = value
+    if "velocities" in row.labels and not has_mass(row.arrays.get("masses", np.ones(1))).all():
+        report.skip("velocities", NO_MASS)
     for key, value in parts.properties.items():
         is_taken = key in BUILTINS or prefixed_id(key) is not None or _is_changed(key)
         prefix = PREFIXES[MOLECULE_PROPERTY] if is_taken else ""

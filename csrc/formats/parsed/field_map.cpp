@@ -102,7 +102,8 @@ int32_t FieldMap::number_of(Scope scope, const std::string& key) const {
 
 FieldMap::Rule FieldMap::rule_of(const Target& target) {
   Rule rule{.form = Form::values, .kind = target.kind, .is_atoms = target.level == Level::atom, .name = target.name};
-  rule.are_masses = rule.is_atoms && target.name == "masses";
+  // ASE does not divide momenta by what is in the `data` of a row.
+  rule.are_masses = rule.is_atoms && target.name == "masses" && !target.key.starts_with("data/");
   if (target.scope == Scope::builtin) {
     const BuiltinField* const builtin = find_builtin(target.name);
     rule.has_rows = builtin != nullptr && builtin->level == Level::atom && target.level == Level::molecule;
