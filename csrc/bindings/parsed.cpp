@@ -138,6 +138,7 @@ void bind_parsed(py::module_& module) {
            "path"_a, "version"_a, "index"_a, "fields"_a, "access"_a, "populate"_a);
   py::class_<lmdb::RowBlock, std::shared_ptr<lmdb::RowBlock>>(module, "LmdbRowBlock")
       .def_property_readonly("survey", &lmdb::RowBlock::survey)
+      .def("count_arrays", &lmdb::RowBlock::count_arrays, "key"_a)
       .def("__len__", [](const lmdb::RowBlock& self) { return self.rows().size(); });
   py::class_<lmdb::RowBlockSource, MoleculeSource, std::shared_ptr<lmdb::RowBlockSource>>(module, "LmdbRowBlockSource")
       .def(py::init(constructor<std::shared_ptr<lmdb::RowBlockSource>, std::shared_ptr<lmdb::RowBlock>,

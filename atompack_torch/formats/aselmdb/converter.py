@@ -37,6 +37,7 @@ from atompack_torch.formats.aselmdb.dataset import AseLmdbDataset
 from atompack_torch.formats.aselmdb.rows import (
     BOOKKEEPING,
     Row,
+    arrays_among_text,
     fields_of_rows,
     row_of,
     take_metadata,
@@ -97,8 +98,12 @@ class RowBlocks:
         """
         block = self._reader.read(first, min(last, first + _BLOCK_ROWS), _BLOCK_BYTES)
         survey = block.survey
-        fields = field_map(fields_of_rows(self._path, found_keys(survey), {}), survey.has_cells)
-        return RowBlock(self._path, LmdbRowBlockSource(block, fields), survey.left_out)
+        natives = fields_of_rows(self._path, found_keys(survey), {})
+        fields = field_map(natives, survey.has_cells)
+        left_out = dict(survey.left_out)
+        for key in arrays_among_text(natives):
+            left_out[key] = left_out.get(key, 0) + block.count_arrays(key)
+        return RowBlock(self._path, LmdbRowBlockSource(block, fields), left_out)
 
 
 class RowBlock(MoleculeDataset):
@@ -237,8 +242,9 @@ def _shown_key(key: str) -> str:
 
 
 def _why_left_out(key: str) -> str:
-    is_constraints = key == "constraints"
-    return "no place for them" if is_constraints else "no number, string or array of numbers"
+    if key == "constraints":
+        return "no place for them"
+    return "no number, string or array of numbers, or an array where other rows have text"
 
 
 @contextmanager

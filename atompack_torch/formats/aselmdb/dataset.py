@@ -16,7 +16,7 @@ from atompack_torch._native import (
     check_regular_file,
 )
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
-from atompack_torch.formats.aselmdb.rows import fields_of_rows
+from atompack_torch.formats.aselmdb.rows import arrays_among_text, fields_of_rows
 from atompack_torch.formats.extxyz.keys import FoundKey, NativeTarget
 from atompack_torch.formats.indexes import FileVersion, open_index
 from atompack_torch.formats.parsed_files import ParsedFiles, ParsedOptions
@@ -94,7 +94,11 @@ class AseLmdbDataset(ParsedFiles):
             ) from None
 
     def _map_fields(self, found: list[FoundKey]) -> list[NativeTarget]:
-        return fields_of_rows(self._shown, found, self._key_map)
+        fields = fields_of_rows(self._shown, found, self._key_map)
+        for key in arrays_among_text(fields):
+            text = f"{key}: arrays omitted, as other rows have text there"
+            warnings.warn(f"{self._shown}: {text}", stacklevel=5)
+        return fields
 
     def _take_files(
         self, files: list[str], indexes: list[ParsedIndex], versions: list[FileVersion]

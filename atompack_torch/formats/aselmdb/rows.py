@@ -233,6 +233,16 @@ def fields_of_rows(
     return fields
 
 
+def arrays_among_text(fields: list[NativeTarget]) -> list[str]:
+    """Returns the keys of molecules of which arrays are omitted: their field is text elsewhere."""
+    with_text = {field[2:4] for field in fields if field[4] == "text"}
+    return [
+        key
+        for level, key, *field, kind, shape, _, _ in fields
+        if level == "molecule" and tuple(field) in with_text and shape != () and kind != "null"
+    ]
+
+
 def _field_of(found: FoundKey) -> tuple[FieldId, bool]:
     name = found.key
     for section in _SECTIONS:
@@ -256,7 +266,11 @@ def _field_of(found: FoundKey) -> tuple[FieldId, bool]:
 def _asked(path: str, found: FoundKey, name: str) -> FieldId:
     if name not in BUILTINS:
         scope = ATOM_PROPERTY if found.level == "atom" else MOLECULE_PROPERTY
-        return prefixed_id(name) or FieldId(scope, name)
+        field = prefixed_id(name) or FieldId(scope, name)
+        if field.scope != scope:
+            has, lacks = (found.key, name)[:: 1 if scope == ATOM_PROPERTY else -1]
+            raise FieldError(f"{path}: key_map: {has!r} has rows for atoms, {lacks!r} has none")
+        return field
     if name in ("cell", "pbc"):
         raise FieldError(f"{path}: {name}: expected under its own key, got {found.key!r}")
     if found.level == "atom" and BUILTINS[name].level != "atom":

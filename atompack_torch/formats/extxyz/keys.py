@@ -22,6 +22,7 @@ from atompack_torch.fields import (
     FileLevel,
     check_target,
     is_value_of,
+    prefixed_id,
 )
 
 if TYPE_CHECKING:
@@ -170,14 +171,17 @@ def _asked(path: str, place: tuple[FileLevel, str], name: str) -> FieldTarget:
     check_target(key, name)
     if name in ("cell", "pbc"):
         raise FieldError(f"{path}: {name}: expected under its own key, got {key!r}")
-    if name not in BUILTINS:
-        return FieldTarget(SCOPES[level], name)
-    if BUILTINS[name].level != level:
-        wanted = BUILTINS[name].level
+    given = prefixed_id(name)
+    wanted = BUILTINS[name].level if name in BUILTINS else level
+    if given is not None:
+        wanted = "atom" if given.scope == ATOM_PROPERTY else "molecule"
+    if wanted != level:
         raise FieldError(
             f"{path}: {key}: expected a value per {wanted} for {name}, got per {level}"
         )
-    return FieldTarget(BUILTIN, name)
+    if name in BUILTINS:
+        return FieldTarget(BUILTIN, name)
+    return FieldTarget(*(given or FieldId(SCOPES[level], name)))
 
 
 def _known_labels(

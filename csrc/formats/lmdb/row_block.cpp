@@ -27,6 +27,24 @@ RowBlock::RowBlock(const RowList& list, std::string path, int64_t first, int64_t
   for (const parsed::Survey& survey : surveys) survey_.add(survey);
 }
 
+uint64_t RowBlock::count_arrays(std::string_view key) const {
+  uint64_t n = 0;
+  for (const Row& row : rows_) {
+    for (const RowValue& value : row.values()) n += value.key == key && !value.array.is_scalar() ? 1 : 0;
+  }
+  return n;
+}
+
+namespace {
+
+// Numbers among strings, as text.
+void convert_to_text(const parsed::FieldMap::Rule& rule, Array& value) {
+  const bool is_number = value.kind != Kind::text && value.kind != Kind::null;
+  if (rule.kind == Kind::text && is_number && value.is_scalar()) value.to_text();
+}
+
+}  // namespace
+
 Bytes build_record(Row& row, const parsed::FieldMap& fields, std::span<std::byte> scratch) {
   parsed::MoleculeBuilder molecule(fields, scratch, row.positions, row.numbers);
   molecule.set_cell(row.cell);
@@ -37,6 +55,7 @@ Bytes build_record(Row& row, const parsed::FieldMap& fields, std::span<std::byte
       if (value.level != level) continue;
       const parsed::FieldMap::Rule* const rule = fields.find(level, value.key, guess);
       if (rule == nullptr) throw CorruptFileError("expected a key of the index, got another").at_field(value.key);
+      convert_to_text(*rule, value.array);
       molecule.add(*rule, value.key, value.array);
     }
   }

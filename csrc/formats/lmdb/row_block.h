@@ -43,6 +43,8 @@ class RowBlock {
   ~RowBlock() { pool_->give(std::move(rows_)); }
 
   const parsed::Survey& survey() const { return survey_; }
+  // Rows with an array under a key of molecules.
+  uint64_t count_arrays(std::string_view key) const;
   const std::vector<Row>& rows() const { return rows_; }
   const std::string& path() const { return path_; }
   int64_t first() const { return first_; }

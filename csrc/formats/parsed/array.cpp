@@ -1,5 +1,8 @@
 #include "formats/parsed/array.h"
 
+#include <array>
+#include <charconv>
+
 namespace atompack::parsed {
 
 void Array::reset(Kind new_kind) {
@@ -39,6 +42,20 @@ void Array::widen(Kind to) {
     integers.clear();
     kind = Kind::real;
   }
+}
+
+void Array::to_text() {
+  std::array<char, 32> text;
+  char* end = text.begin();
+  if (kind == Kind::flag) {
+    end = std::ranges::copy(std::string_view(flags[0] != 0 ? "true" : "false"), end).out;
+  } else if (kind == Kind::integer) {
+    end = std::to_chars(text.begin(), text.end(), integers[0]).ptr;
+  } else {
+    end = std::to_chars(text.begin(), text.end(), reals[0]).ptr;
+  }
+  reset(Kind::text);
+  texts.emplace_back(text.begin(), end);
 }
 
 }  // namespace atompack::parsed

@@ -44,6 +44,8 @@ struct Array {
   size_t size() const;
   // Numbers only: `to` is no narrower, and not text.
   void widen(Kind to);
+  // Makes text of a number, which is a scalar.
+  void to_text();
 };
 
 }  // namespace atompack::parsed

@@ -62,7 +62,19 @@ FieldMap::FieldMap(const std::vector<Target>& targets, bool has_cells, Masses ma
   if (has_cells) declare(Scope::builtin, "cell", builtin("cell"), Shape{3, 3});
   declare(Scope::builtin, "pbc", builtin("pbc"), Shape{3});
   check_key_count(targets.size());  // of several files together
+  Survey types;                     // of fields: several keys of one share its type, as values of one key do
   for (const Target& target : targets) {
+    if (target.scope != Scope::builtin) {
+      types.add({target.level, target.name, target.kind, target.shape, target.is_narrow});
+    }
+  }
+  for (Target target : targets) {
+    if (target.scope != Scope::builtin) {
+      const SurveyedField& type = types.field(target.level, target.name);
+      target.kind = type.kind;
+      target.shape = type.shape;
+      target.is_narrow = type.is_narrow;
+    }
     places_.try_emplace({target.level, target.key}, rules_.size());
     keys_.emplace_back(target.level, target.key);
     rules_.push_back(rule_of(target));
@@ -122,6 +134,9 @@ FieldMap::Rule FieldMap::rule_of(const Target& target) {
     type.kind = builtin->kind;
     declare(Scope::builtin, target.name, type, Shape(builtin->row.dims()));
     return rule;
+  }
+  if ((target.scope == Scope::atom_property) != rule.is_atoms) {
+    throw FieldError(cat(target.name, ": expected a property of this level")).at_field(target.key);
   }
   if (rule.is_atoms && target.kind == Kind::text) return Rule();
   if (target.kind == Kind::null) {

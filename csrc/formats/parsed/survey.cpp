@@ -45,12 +45,14 @@ void Survey::add(Level level, std::string_view key, Kind kind, std::span<const i
   if (field.shape && !std::ranges::equal(*field.shape, shape)) field.shape.reset();
 }
 
+void Survey::add(const SurveyedField& field) {
+  add(field.level, field.key, field.kind, field.shape.value_or(std::vector<int64_t>()), field.is_narrow);
+  if (!field.shape && !has_no_values(field.level, field.kind))
+    fields_[places_.at({field.level, field.key})].shape.reset();
+}
+
 void Survey::add(const Survey& next) {
-  for (const SurveyedField& field : next.fields_) {
-    add(field.level, field.key, field.kind, field.shape.value_or(std::vector<int64_t>()), field.is_narrow);
-    if (!field.shape && !has_no_values(field.level, field.kind))
-      fields_[places_.at({field.level, field.key})].shape.reset();
-  }
+  for (const SurveyedField& field : next.fields_) add(field);
   check_key_count(fields_.size());
   has_cells_ = has_cells_ || next.has_cells_;
   for (const auto& [key, count] : next.left_out_) leave_out(key, count);

@@ -32,6 +32,7 @@ void check_key_count(size_t count);
 class Survey {
  public:
   void add(Level level, std::string_view key, Kind kind, std::span<const int64_t> shape, bool is_narrow = false);
+  void add(const SurveyedField& field);
   // Adds the fields of molecules that follow those of this survey. Throws UnsupportedFormatError for too many keys.
   void add(const Survey& next);
   void set_has_cells() { has_cells_ = true; }
@@ -40,6 +41,8 @@ class Survey {
 
   // In the order of first appearance.
   const std::vector<SurveyedField>& fields() const { return fields_; }
+  // Throws std::out_of_range if there is none.
+  const SurveyedField& field(Level level, const std::string& key) const { return fields_[places_.at({level, key})]; }
   // True if any molecule has a cell other than zeros.
   bool has_cells() const { return has_cells_; }
   const std::map<std::string, uint64_t, std::less<>>& left_out() const { return left_out_; }

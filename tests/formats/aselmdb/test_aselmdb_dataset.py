@@ -223,6 +223,50 @@ def test_key_map(database: Path) -> None:
         apt.AseLmdbDataset(database, key_map={"absent": "energy"})
     with pytest.raises(apt.FieldError, match="has rows for atoms, 'energy' has none"):
         apt.AseLmdbDataset(database, key_map={"tags": "energy"})
+    with pytest.raises(apt.FieldError, match="'tags' has rows for atoms, 'properties/t' has none"):
+        apt.AseLmdbDataset(database, key_map={"tags": "properties/t"})
+    wanted = "'atom_properties/c' has rows for atoms, 'data/charge' has none"
+    with pytest.raises(apt.FieldError, match=wanted):
+        apt.AseLmdbDataset(database, key_map={"charge": "atom_properties/c"})
+
+
+VALUES: dict[str, tuple[Any, str | None]] = {  # and what they are among text
+    "real": (0.25, "0.25"),
+    "integer": (7, "7"),
+    "large": (2**53 + 1, "9007199254740993"),
+    "flag": (True, "true"),
+    "text": ("abc", "abc"),
+    "array": (np.array([0.5, 1.5]), None),
+    "matrix": (np.ones((2, 2)), None),
+}
+
+
+def test_pairs_and_data_of_one_name(tmp_path: Path) -> None:
+    """Rows keep a property in different places, as values of any types."""
+    atoms = structures(1)[0][0]
+    names = {f"{a}_{b}": (a, b) for a in VALUES for b in VALUES}
+    first = {name: VALUES[a][0] for name, (a, _) in names.items()}
+    pairs = {name: value for name, value in first.items() if not isinstance(value, np.ndarray)}
+    data = {name: value for name, value in first.items() if name not in pairs}
+    last = {name: VALUES[b][0] for name, (_, b) in names.items()}
+    path = write(tmp_path / "x.aselmdb", [(atoms, pairs, data), (atoms, {}, last)])
+    lossy = ["text_array", "text_matrix", "array_text", "matrix_text"]
+    with pytest.warns(UserWarning, match="arrays omitted, as other rows have text") as warned:
+        batch = apt.AseLmdbDataset(path)[:]
+    assert sorted(str(w.message).split(": ")[1] for w in warned) == sorted(
+        f"data/{name}" for name in lossy
+    )
+    for name, kinds in names.items():
+        for got, kind in zip(batch[name], kinds, strict=True):
+            value, text = VALUES[kind]
+            if "text" in kinds:
+                assert got == text, name
+            else:
+                same = np.float64(value) if got.is_floating_point() else value
+                assert np.array_equal(np.ravel(got), np.ravel(same)), name
+    report = convert(path, tmp_path / "x.atp", progress=False)
+    omitted = {what: n for (what, why), n in report.skipped.items() if "text" in why}
+    assert omitted == {f"data {name!r}": 1 for name in lossy}
 
 
 def test_a_label_in_data(tmp_path: Path) -> None:

@@ -172,6 +172,14 @@ def test_key_map(tmp_path: Path) -> None:
         apt.ExtxyzDataset(path, key_map=["REF_energy"])  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="expected a label or a property, got 'positions'"):
         apt.ExtxyzDataset(path, key_map={"energy": "positions"})
+    scoped = {"REF_forces": "atom_properties/f", "REF_energy": "properties/energy"}
+    other = tmp_path / "y.xyz"
+    other.write_text(text)
+    got = apt.ExtxyzDataset(other, key_map=scoped)
+    assert_same_batches(converted(other, key_map=scoped)[:], got[:])
+    assert {"f", "energy", "properties/energy"} <= {*got.schema}
+    with pytest.raises(apt.FieldError, match="expected a value per atom for atom_properties/e"):
+        apt.ExtxyzDataset(path, key_map={"REF_energy": "atom_properties/e"})
 
 
 def test_a_virial_mapped_to_stress_warns(tmp_path: Path) -> None:

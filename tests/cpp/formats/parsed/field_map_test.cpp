@@ -69,6 +69,13 @@ TEST(FieldMap, FlagsAreIntegersUnlessTheyAreKept) {
   EXPECT_EQ(dtypes(true), (std::vector{DType::boolean, DType::boolean, DType::boolean}));
 }
 
+TEST(FieldMap, PropertiesOfTheLevelOfTheirKeys) {
+  for (const auto& [level, scope] :
+       {std::pair(Level::molecule, Scope::atom_property), std::pair(Level::atom, Scope::molecule_property)}) {
+    EXPECT_THROW(FieldMap({{level, "q", scope, "q", Kind::real, std::vector<int64_t>{}}}, false, {}), FieldError);
+  }
+}
+
 class MoleculeBuilding : public ::testing::Test {
  protected:
   using Values = std::vector<std::pair<std::string, Array>>;
@@ -98,6 +105,28 @@ TEST_F(MoleculeBuilding, LabelsAndProperties) {
   EXPECT_EQ(built(map, {{"f", reals({kNan, kNan, kNan, 4, 5, 6}, {3})}}, {}), "2 atoms, forces(3,)=nan");
   EXPECT_THROW(built(map, {{"f", reals({1, 2}, {})}}, {}), FieldError);
   EXPECT_THROW(built(map, {{"f", reals({1, 2, 3, 4, 5, 6}, {3})}}, {}, 120), CorruptFileError);
+}
+
+TEST_F(MoleculeBuilding, KeysOfOneFieldShareItsType) {
+  Array whole;
+  whole.kind = Kind::integer;
+  whole.integers = {7};
+  const auto map = [](Kind first, Kind second) {
+    return FieldMap({{Level::molecule, "a/q", Scope::molecule_property, "q", first, std::vector<int64_t>{}, true},
+                     {Level::molecule, "b/q", Scope::molecule_property, "q", second, std::vector<int64_t>{}}},
+                    false, {});
+  };
+  for (const auto& kinds : {std::pair(Kind::integer, Kind::real), std::pair(Kind::real, Kind::integer),
+                            std::pair(Kind::null, Kind::real)}) {
+    const FieldMap fields = map(kinds.first, kinds.second);
+    EXPECT_EQ(built(fields, {}, {{"a/q", whole}}), "2 atoms, own/q()=7");
+    EXPECT_EQ(built(fields, {}, {{"b/q", whole}}), "2 atoms, own/q()=7");
+    EXPECT_EQ(built(fields, {}, {{"b/q", reals({0.5}, {})}}), "2 atoms, own/q()=0.5");
+  }
+  const FieldMap texts = map(Kind::integer, Kind::text);
+  EXPECT_EQ(built(texts, {}, {{"a/q", whole}}), "2 atoms");
+  whole.to_text();
+  EXPECT_EQ(built(texts, {}, {{"a/q", whole}}), "2 atoms, own/q()=7");
 }
 
 TEST_F(MoleculeBuilding, Momenta) {
