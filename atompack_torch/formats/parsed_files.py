@@ -16,7 +16,7 @@ from torch import Tensor
 
 from atompack_torch._native import FieldMap, MoleculeSource, ParsedIndex
 from atompack_torch.datasets.options import MoleculeOptions
-from atompack_torch.fields import FileLevel, checked_names
+from atompack_torch.fields import ATOM_PROPERTY, MOLECULE_PROPERTY, FileLevel, checked_names
 from atompack_torch.formats.extxyz.keys import (
     FoundKey,
     Kind,
@@ -134,6 +134,11 @@ class ParsedFiles(MoleculeFiles):
     ) -> None:
         fields = _joined_fields(found_keys(index.survey) for index in indexes)
         self._targets = self._map_fields(fields)
+        of_atoms = {one[3] for one in self._targets if one[2] == ATOM_PROPERTY and one[4] != "text"}
+        for _, _, scope, key, *_ in self._targets:
+            if scope == MOLECULE_PROPERTY and key in of_atoms:
+                text = f"properties/{key} omitted where the atoms have a property of this key"
+                warnings.warn(f"{self._shown}: {text}", stacklevel=5)
         mapped = {target[:2] for target in self._targets}
         self._ignored = [field[:2] for field in fields if field[:2] not in mapped]
         self._files, self._indexes, self._versions = files, indexes, versions

@@ -99,7 +99,7 @@ class RowBlocks:
         block = self._reader.read(first, min(last, first + _BLOCK_ROWS), _BLOCK_BYTES)
         survey = block.survey
         natives = fields_of_rows(self._path, found_keys(survey), {})
-        fields = field_map(natives, survey.has_cells)
+        fields = field_map(natives, survey.has_cells, is_exact=True)
         left_out = dict(survey.left_out)
         for key in arrays_among_text(natives):
             left_out[key] = left_out.get(key, 0) + block.count_arrays(key)

@@ -269,6 +269,20 @@ def test_pairs_and_data_of_one_name(tmp_path: Path) -> None:
     assert omitted == {f"data {name!r}": 1 for name in lossy}
 
 
+def test_the_molecule_and_its_atoms_have_one_name(tmp_path: Path) -> None:
+    atoms = structures(1)[0][0]
+    of_atoms = {"atom_properties/q": np.arange(float(len(atoms)))}
+    path = write(tmp_path / "x.aselmdb", [(atoms, {"q": 1.5}, of_atoms), (atoms, {"q": 2.5}, {})])
+    with pytest.warns(UserWarning, match="properties/q omitted where the atoms have a property of"):
+        batch = apt.AseLmdbDataset(path)[:]
+    report = convert(path, tmp_path / "x.atp", progress=False)
+    assert report.skipped == {("properties/q", "the atoms have a property of this key"): 1}
+    for found in (batch, apt.AtpDataset(tmp_path / "x.atp")[:]):
+        assert found["properties/q"].tolist()[1] == 2.5
+        assert found.mask("properties/q").tolist() == [False, True]
+        assert found.mask("atom_properties/q").tolist() == [True, False]
+
+
 def test_a_label_in_data(tmp_path: Path) -> None:
     rows = structures(6)
     for k, (atoms, _, data) in enumerate(rows):

@@ -156,6 +156,14 @@ def test_what_ase_writes(written: Path) -> None:
             assert i % 4 == 0 or np.array_equal(molecule.forces.numpy(), atoms.get_forces())
 
 
+def test_the_molecule_and_its_atoms_have_one_name(tmp_path: Path) -> None:
+    path = tmp_path / "x.xyz"
+    path.write_text(frame(f"{PLAIN}:q:R:1 q=1.5", "H 0 0 0 7") + frame(f"{PLAIN} q=2.5", "H 0 0 0"))
+    with pytest.warns(UserWarning, match="properties/q omitted where the atoms have a property of"):
+        batch = apt.ExtxyzDataset(path)[:]
+    assert batch.mask("properties/q").tolist() == [False, True]
+
+
 def test_key_map(tmp_path: Path) -> None:
     path = tmp_path / "x.xyz"
     text = frame(f"{PLAIN}:REF_forces:R:3 REF_energy=-3 energy=5", "H 0 0 0 1 2 3")
