@@ -13,7 +13,7 @@ from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.schema_unification import are_strings
 from atompack_torch.conversion.stages import Run, Stage
 from atompack_torch.errors import FieldError
-from atompack_torch.fields import BUILTIN, BUILTINS
+from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.records import is_per_atom, label_rows, present, select
 
@@ -238,6 +238,8 @@ def checked(columns: Columns, source: str, first: int, report: Report) -> Column
     for column in columns.fields:
         if column.scope == BUILTIN:
             _find_wrong_values(column, columns.ptr, faults)
+        elif column.scope == ATOM_PROPERTY:
+            _find_wrong_rows(column, columns.ptr, source, faults)
     if not faults:
         return columns
     keep = np.ones(len(columns.ptr) - 1, dtype=bool)
@@ -267,6 +269,20 @@ def _find_wrong_values(column: Column, ptr: Array, faults: dict[int, str]) -> No
             fault = _fault(column.key, value.dtype, value.shape, rows)
         if fault is not None:
             faults.setdefault(i, fault)
+
+
+def _find_wrong_rows(column: Column, ptr: Array, source: str, faults: dict[int, str]) -> None:
+    """Finds molecules whose values of a property of atoms are not one row for each atom."""
+    expected = f"{label_of(column)}: expected a row for each of"
+    if isinstance(column.values, np.ndarray):
+        if len(column.values) != ptr[-1]:
+            raise FieldError(f"{source}: {expected} {ptr[-1]} atoms, got {len(column.values)}")
+        return
+    counts = np.diff(ptr).tolist()
+    for i in np.flatnonzero(present(column, len(counts))).tolist():
+        value = column.values[i]
+        if isinstance(value, np.ndarray) and value.shape[:1] != (counts[i],):
+            faults.setdefault(i, f"{expected} {counts[i]} atoms, got shape {value.shape}")
 
 
 def _fault(key: str, dtype: Any, shape: tuple[int, ...], rows: int | None) -> str | None:

@@ -188,7 +188,8 @@ def stack(column: Column, n_atoms: Array) -> Column:
         return column
     per_atom = is_per_atom(column)
     forms = {(value.dtype, value.shape[per_atom:]) for value in there}
-    if len(forms) != 1 or (per_atom and [*map(len, there)] != n_atoms[mask].tolist()):
+    rows = [value.shape[:1] for value in there]
+    if len(forms) != 1 or (per_atom and rows != [(n,) for n in n_atoms[mask].tolist()]):
         return column
     whole = np.concatenate(there) if per_atom else np.stack(there)
     if mask.all():

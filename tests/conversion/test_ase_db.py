@@ -202,3 +202,21 @@ def test_metadata_of_a_database_is_listed(tmp_path: Path, suffix: str) -> None:
     lost = {what: n for (what, why), n in report.skipped.items() if why == "of the whole database"}
     assert lost == {"metadata 'title'": 1, "metadata 'units'": 1, "metadata 'more_units'": 1}
     assert any("'a' in Ha, 'mu' in Debye" in note for note in report.notes)
+
+
+@pytest.mark.parametrize("wrong", [np.ones(3), np.float64(1), np.ones((1, 2))], ids=str)
+@pytest.mark.parametrize("suffix", ["db", "aselmdb"])
+def test_properties_of_atoms_of_wrong_length(tmp_path: Path, suffix: str, wrong: object) -> None:
+    """Also where the rows of two molecules together are as many as their atoms."""
+    path = tmp_path / f"x.{suffix}"
+    with ase.db.connect(path) as database:
+        database.write(ase.Atoms("H2"), data={"atom_properties/q": wrong})
+        database.write(ase.Atoms("H3"), data={"atom_properties/q": np.ones(2)})
+        database.write(ase.Atoms("H"), data={"atom_properties/q": np.full(1, 7.0)})
+    with pytest.raises(
+        ValueError, match=rf"{path}: .*expected a row for each of 2 atoms.*molecule 0"
+    ):
+        convert(path, tmp_path / "x.atp", progress=False)
+    report = convert(path, tmp_path / "x.atp", on_error="skip", progress=False)
+    assert report.structures_written == 1
+    assert apt.AtpDataset(tmp_path / "x.atp")[0].q.tolist() == [7.0]
