@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import ase
@@ -18,7 +21,7 @@ import atompack_torch as apt
 from atompack_torch.batch.conversions import Parts
 from atompack_torch.cli import main
 from atompack_torch.conversion import Report, convert
-from atompack_torch.formats.aselmdb.converter import Writer, number_texts
+from atompack_torch.formats.aselmdb.converter import Writer, _system_errors, number_texts
 from atompack_torch.formats.records import columns_of
 
 
@@ -292,3 +295,14 @@ def test_damaged_metadata(atp: Path, tmp_path: Path, stored: bytes, message: str
     report = convert(path, back, on_error="skip", progress=False)
     assert report.structures_written == len(apt.AtpDataset(atp))
     assert [what for what, _ in report.skipped] == ["metadata"]
+
+
+@pytest.mark.parametrize(("n_free", "code"), [(0, errno.ENOSPC), (5, errno.EIO)])
+def test_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_free: int, code: int
+) -> None:
+    """LMDB says EIO where the disk took a part of a page."""
+    monkeypatch.setattr(os, "statvfs", lambda _: SimpleNamespace(f_bavail=n_free))
+    with pytest.raises(OSError, match=os.strerror(code)) as caught, _system_errors(tmp_path / "x"):
+        raise lmdb.Error("mdb_txn_commit: Input/output error")
+    assert caught.value.errno == code

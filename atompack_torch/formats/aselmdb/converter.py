@@ -264,8 +264,8 @@ def open_target(path: str, options: TargetOptions) -> Iterator[Target]:
 
 
 @contextmanager
-def _system_errors() -> Iterator[None]:
-    """Raises system errors, of which LMDB keeps the text alone."""
+def _system_errors(path: Path) -> Iterator[None]:
+    """Raises system errors, of which LMDB keeps the text alone, or EIO where a disk is full."""
     import lmdb
 
     try:
@@ -275,7 +275,9 @@ def _system_errors() -> Iterator[None]:
         code = next((code for code in errno.errorcode if os.strerror(code) == reason), None)
         if code is None:
             raise
-        raise OSError(code, reason) from error
+        if code == errno.EIO and os.statvfs(path.parent).f_bavail == 0:
+            code = errno.ENOSPC
+        raise OSError(code, os.strerror(code)) from error
 
 
 class Writer:
@@ -291,7 +293,8 @@ class Writer:
     def __init__(self, path: Path, *, report: Report) -> None:
         import lmdb
 
-        with _system_errors():
+        self._path = path
+        with _system_errors(path):
             self._environment = lmdb.open(
                 os.fspath(path), map_size=_MAX_MAP_BYTES, subdir=False, lock=False, sync=False
             )
@@ -306,7 +309,7 @@ class Writer:
     def write(self, columns: Columns) -> None:
         """Adds a block."""
         texts = _Texts(columns)
-        with _system_errors(), self._environment.begin(write=True) as transaction:
+        with _system_errors(self._path), self._environment.begin(write=True) as transaction:
             for i, parts in enumerate(records_of(columns)):
                 row = row_of(parts, self._report, holds_nan=True)
                 text = _row_text(parts, row, texts.of(i, parts))
@@ -317,7 +320,7 @@ class Writer:
     def finish(self) -> None:
         """Adds the entries that describe the database."""
         entries: dict[bytes, Any] = {b"nextid": self._next_id, b"deleted_ids": [], b"metadata": {}}
-        with _system_errors():
+        with _system_errors(self._path):
             with self._environment.begin(write=True) as transaction:
                 for key, value in entries.items():
                     transaction.put(key, zlib.compress(json.dumps(value).encode()))
