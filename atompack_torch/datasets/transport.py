@@ -13,21 +13,20 @@ from torch.utils.data import get_worker_info
 
 from atompack_torch._core import (
     attach_ring,
-    places_of,
-    receive_arena,
+    receive_tensors,
     ring_to_attach,
-    send_arena,
-    view_arena,
+    send_tensors,
 )
+from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import (
     Context,
     MoleculeBatch,
     flatten_batch,
-    restore_batch,
     unflatten_batch,
 )
-from atompack_torch.batch.storage import Place
+from atompack_torch.batch.storage import Value
 from atompack_torch.datasets.collated import CollatedDict, as_items
+from atompack_torch.fields import FieldInfo
 
 
 def as_payload(arena: Tensor | None, batch: Any) -> list[Any]:
@@ -54,15 +53,10 @@ class ArenaPayload:
     def __init__(self, arena: Tensor, batch: Any) -> None:
         self.arena, self.batch = arena, batch
 
-    def disassemble(self) -> tuple[list[Place], Any] | None:
-        """Returns the locations of all tensors, and the batch with ``...`` in their positions.
-
-        None if a tensor is not a view of the arena, because user code has replaced it.
-        """
+    def disassemble(self) -> tuple[list[Tensor], Any]:
+        """Returns all tensors, and the batch with ``...`` in their positions."""
         tensors: list[Tensor] = []
-        form = self._form(self.batch, tensors)
-        places = places_of(tensors, self.arena)
-        return None if None in places else (cast(list[Place], places), form)
+        return tensors, self._form(self.batch, tensors)
 
     def _form(self, batch: Any, found: list[Tensor]) -> Any:
         if isinstance(batch, Tensor):
@@ -74,7 +68,7 @@ class ArenaPayload:
             return type(batch)([self._form(value, found) for value in batch])
         if isinstance(batch, MoleculeBatch):
             tensors, context = flatten_batch(batch)
-            return _MoleculeForm(self._form(tensors, found), context)
+            return _MoleculeForm(self._form(tensors, found), _dump(context))
         return batch
 
 
@@ -82,12 +76,12 @@ class _MoleculeForm(NamedTuple):
     """A ``MoleculeBatch`` inside a batch, without its tensors."""
 
     tensors: list[Any]
-    context: Context
+    context: bytes
 
 
-def assemble(arena: Tensor, places: list[Place], form: Any) -> Any:
-    """Rebuilds a batch over an arena that came from another process."""
-    return _fill_form(form, iter(view_arena(arena, places)), arena)
+def _assemble(form: Any, *sent: Any) -> Any:
+    arena, tensors = receive_tensors(*sent)
+    return _fill_form(form, iter(tensors), arena)
 
 
 def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
@@ -95,7 +89,7 @@ def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
         return next(tensors)
     if isinstance(form, _MoleculeForm):
         inside = [_fill_form(tensor, tensors, arena) for tensor in form.tensors]
-        return unflatten_batch(inside, form.context, arena)
+        return unflatten_batch(inside, _load(form.context), arena)
     if isinstance(form, dict):
         return {key: _fill_form(value, tensors, arena) for key, value in form.items()}
     if isinstance(form, (list, tuple)) and not hasattr(form, "_fields"):
@@ -104,20 +98,26 @@ def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
 
 
 Rebuild = Callable[..., Any]
+Infos = dict[str, FieldInfo]
+Rows = dict[str, int]
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Rebuild, tuple[Any, ...]]:
     """Pickles a batch for another process; in a DataLoader worker, as the number of its slot."""
-    rebuild, (structure, rows, arena, places, outside) = batch.__reduce__()
+    fields, infos, masks, rows, arena = contents_of(batch)
     if arena is None or get_worker_info() is None:
-        return rebuild, (structure, rows, arena, places, outside)
-    return _send(arena, _restore, _dump((structure, rows)), places, outside)
+        return batch.__reduce__()
+    tensors: list[Tensor] = [value for value in fields.values() if isinstance(value, Tensor)]
+    if len(tensors) < len(fields):  # lists of strings, or of tensors
+        return _reduce_payload(ArenaPayload(arena, batch))
+    return _send(
+        arena, tensors if masks is None else [*tensors, masks], _restore, _head_of(infos, rows)
+    )
 
 
 def _reduce_payload(payload: ArenaPayload) -> tuple[Rebuild, tuple[Any, ...]]:
-    if (apart := payload.disassemble()) is None:
-        return _unchanged, (payload.batch,)
-    return _send(payload.arena, assemble, *apart)
+    tensors, form = payload.disassemble()
+    return _send(payload.arena, tensors, _assemble, form)
 
 
 def _reduce_dict(batch: CollatedDict) -> tuple[Rebuild, tuple[Any, ...]]:
@@ -126,46 +126,64 @@ def _reduce_dict(batch: CollatedDict) -> tuple[Rebuild, tuple[Any, ...]]:
     return _reduce_payload(ArenaPayload(batch.arena, dict(batch)))
 
 
-def _send(arena: Tensor, rebuild: Rebuild, *rest: Any) -> tuple[Rebuild, tuple[Any, ...]]:
-    """Pickles a batch that consists of an arena and others, as the number of its slot.
+def _send(
+    arena: Tensor, tensors: list[Tensor], rebuild: Rebuild, rest: Any
+) -> tuple[Rebuild, tuple[Any, ...]]:
+    """Pickles a batch that consists of tensors and others, as the number of its arena's slot.
 
-    Until the receiver has attached to the ring of the worker, each batch is sent as a separate
-    memory segment, together with the address of the ring.
+    Tensors outside of the arena, which user code has made, are pickled by themselves. Until the
+    receiver has attached to the ring of the worker, each arena is sent as a separate memory
+    segment, together with the address of the ring.
     """
-    if (ticket := send_arena(arena)) is not None:
-        return _receive, (rebuild, ticket, arena.numel(), *rest)
-    return _attach, (ring_to_attach(), rebuild, arena, *rest)
+    message, outside, has_arena = send_tensors(arena, tensors)
+    if has_arena:
+        return rebuild, (rest, message, outside) if outside else (rest, message)
+    segment = arena if len(outside) < len(tensors) else None
+    return _attach, (ring_to_attach(), rebuild, rest, message, outside, segment)
 
 
-def _receive(rebuild: Rebuild, ticket: Any, n_bytes: int, *rest: Any) -> Any:
-    return rebuild(receive_arena(ticket, n_bytes), *rest)
-
-
-def _attach(address: Any, rebuild: Rebuild, arena: Tensor, *rest: Any) -> Any:
+def _attach(address: Any, rebuild: Rebuild, *sent: Any) -> Any:
     if address is not None:
         attach_ring(address)  # on failure, the worker continues to send segments
-    return rebuild(arena, *rest)
+    return rebuild(*sent)
 
 
-def _restore(
-    arena: Tensor, context: bytes, places: list[Place | None], outside: list[Tensor]
-) -> MoleculeBatch:
-    return restore_batch(*_load(context), arena, places, outside)
-
-
-def _unchanged(batch: Any) -> Any:
-    return batch
+def _restore(head: bytes, *sent: Any) -> MoleculeBatch:
+    infos, rows = _load_head(head)
+    arena, tensors = receive_tensors(*sent)
+    masks = tensors.pop() if len(tensors) > len(infos) else None
+    fields: dict[str, Value] = dict(zip(infos, tensors, strict=True))
+    return MoleculeBatch(fields, infos, masks, rows, arena)
 
 
 # What batches consist of besides tensors hardly changes: it is pickled once, and unpickled once.
 @lru_cache(16)
-def _dump(context: Context) -> bytes:
+def _dump(context: Any) -> bytes:
     return pickle.dumps(context)
 
 
 @lru_cache(16)
 def _load(context: bytes) -> Context:
     return cast(Context, pickle.loads(context))
+
+
+@lru_cache(16)
+def _load_head(head: bytes) -> tuple[Infos, Rows]:
+    infos, rows = pickle.loads(head)
+    return dict(infos), dict(rows)
+
+
+_last_head: tuple[Infos, Rows, bytes] = {}, {}, b""
+
+
+def _head_of(infos: Infos, rows: Rows) -> bytes:
+    """Pickles names and mask rows, which batches share until a field is set."""
+    global _last_head
+    known_infos, known_rows, head = _last_head
+    if known_infos is not infos or known_rows is not rows:
+        head = _dump((tuple(infos.items()), tuple(rows.items())))
+        _last_head = infos, rows, head
+    return head
 
 
 # Only for queues between processes: other pickles contain the data.

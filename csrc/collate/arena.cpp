@@ -10,7 +10,9 @@
 #include <array>
 #include <bit>
 #include <cerrno>
+#include <cstring>
 #include <mutex>
+#include <utility>
 
 #include "base/error.h"
 #include "io/huge_pages.h"
@@ -235,6 +237,36 @@ void remove_old_rings(std::vector<std::shared_ptr<io::SharedRing>>& rings) {
   }
 }
 
+// A message: the ticket of the arena, whose number is 0 if it has none, and its bytes; then for each tensor its type
+// (kOutside: it is not a view of the arena), rank, offset in bytes and sizes.
+constexpr size_t kTicketNumbers = sizeof(io::RingTicket) / sizeof(int64_t);
+constexpr size_t kViewNumbers = 3;
+constexpr int64_t kOutside = -1;
+
+// Nullopt if the arena is not in a slot of this process.
+std::optional<io::RingTicket> issue_ticket(const at::Tensor& arena) {
+  const c10::DataPtr& memory = arena.storage().data_ptr();
+  if (memory.get_deleter() != &release_slot) return std::nullopt;
+  const Slot& slot = *static_cast<Slot*>(memory.get_context());
+  if (slot.ring->address().process != threads::process_id()) return std::nullopt;  // received here, not made
+  return slot.ring->issue(slot.number);
+}
+
+at::Tensor redeem_ticket(const io::RingTicket& ticket, size_t bytes) {
+  Rings& rings = Rings::instance();
+  std::shared_ptr<io::SharedRing> ring;
+  {
+    const std::lock_guard lock(rings.others_mutex);
+    const auto found = std::ranges::find(rings.others, ticket.ring.id, [](const auto& r) { return r->address().id; });
+    if (found != rings.others.end()) ring = *found;
+  }
+  if (!ring) ring = io::SharedRing::attach(ticket.ring);
+  if (!ring) throw IoError(ESTALE, "the shared memory of a worker process is gone", "shared memory");
+  if (bytes > ring->slot_bytes()) throw InternalError("a batch is larger than its slot");
+  if (!ring->redeem(ticket)) throw InternalError("a batch of a worker process was unpickled twice");
+  return wrap_memory(memory_of(std::move(ring), ticket.slot), bytes, bytes);
+}
+
 }  // namespace
 
 std::optional<c10::DataPtr> allocate_slot(size_t bytes) {
@@ -259,12 +291,62 @@ std::optional<io::RingAddress> ring_to_attach() {
   return rings.own->address();
 }
 
-std::optional<io::RingTicket> send_arena(const at::Tensor& arena) {
-  const c10::DataPtr& memory = arena.storage().data_ptr();
-  if (memory.get_deleter() != &release_slot) return std::nullopt;
-  const Slot& slot = *static_cast<Slot*>(memory.get_context());
-  if (slot.ring->address().process != threads::process_id()) return std::nullopt;  // received here, not made
-  return slot.ring->issue(slot.number);
+SentTensors send_tensors(const at::Tensor& arena, std::span<const at::Tensor> tensors) {
+  SentTensors sent{std::vector<int64_t>(kTicketNumbers), {}, false};
+  std::vector<int64_t>& message = sent.message;
+  message.reserve(kTicketNumbers + 1 + tensors.size() * (kViewNumbers + 2));
+  message.push_back(arena.numel());
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const at::Tensor& tensor = tensors[i];
+    const std::optional<DType> dtype = is_view_of(tensor, arena) ? find_dtype(tensor.scalar_type()) : std::nullopt;
+    if (!dtype) {
+      message.push_back(kOutside);
+      sent.outside.push_back(i);
+      continue;
+    }
+    message.push_back(static_cast<int64_t>(*dtype));
+    message.push_back(tensor.dim());
+    message.push_back(tensor.storage_offset() * static_cast<int64_t>(tensor.itemsize()));
+    message.insert(message.end(), tensor.sizes().begin(), tensor.sizes().end());
+  }
+  if (sent.outside.size() == tensors.size()) return sent;
+  if (const std::optional<io::RingTicket> ticket = issue_ticket(arena)) {
+    std::memcpy(message.data(), &*ticket, sizeof(io::RingTicket));
+    sent.has_arena = true;
+  }
+  return sent;
+}
+
+ArenaTensors receive_tensors(std::span<const int64_t> message, const std::optional<at::Tensor>& arena) {
+  const auto take = [&](size_t count) {
+    if (count > message.size()) throw InternalError("a message of a worker process ends early");
+    const std::span<const int64_t> taken = message.first(count);
+    message = message.subspan(count);
+    return taken;
+  };
+  io::RingTicket ticket{};
+  std::memcpy(&ticket, take(kTicketNumbers).data(), sizeof(ticket));
+  const auto bytes = static_cast<size_t>(take(1).front());
+  ArenaTensors received;
+  if (arena) {
+    received.arena = *arena;
+  } else if (ticket.number != 0) {
+    received.arena = redeem_ticket(ticket, bytes);
+  }
+  while (!message.empty()) {
+    const int64_t dtype = message.front();
+    if (dtype == kOutside) {
+      take(1);
+      received.views.emplace_back();
+      continue;
+    }
+    if (dtype < 0 || std::cmp_greater_equal(dtype, kNumberOfDTypes))
+      throw InternalError("a message of a worker process is damaged");
+    const auto head = take(kViewNumbers);
+    received.views.push_back(view_arena(received.arena, static_cast<DType>(dtype), static_cast<size_t>(head[2]),
+                                        take(static_cast<size_t>(head[1]))));
+  }
+  return received;
 }
 
 bool attach_ring(const io::RingAddress& address) {
@@ -275,21 +357,6 @@ bool attach_ring(const io::RingAddress& address) {
   rings.others.push_back(std::move(ring));
   remove_old_rings(rings.others);
   return true;
-}
-
-at::Tensor receive_arena(const io::RingTicket& ticket, size_t bytes) {
-  Rings& rings = Rings::instance();
-  std::shared_ptr<io::SharedRing> ring;
-  {
-    const std::lock_guard lock(rings.others_mutex);
-    const auto found = std::ranges::find(rings.others, ticket.ring.id, [](const auto& r) { return r->address().id; });
-    if (found != rings.others.end()) ring = *found;
-  }
-  if (!ring) ring = io::SharedRing::attach(ticket.ring);
-  if (!ring) throw IoError(ESTALE, "the shared memory of a worker process is gone", "shared memory");
-  if (bytes > ring->slot_bytes()) throw InternalError("a batch is larger than its slot");
-  if (!ring->redeem(ticket)) throw InternalError("a batch of a worker process was unpickled twice");
-  return wrap_memory(memory_of(std::move(ring), ticket.slot), bytes, bytes);
 }
 
 }  // namespace atompack::collate

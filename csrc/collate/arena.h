@@ -59,13 +59,18 @@ std::optional<c10::DataPtr> allocate_slot(size_t bytes);
 // Returns the address of this process's ring if no other process has attached to it yet.
 std::optional<io::RingAddress> ring_to_attach();
 
-// Issues a ticket with which another process can share the slot of this arena; nullopt if the arena is not in a slot.
-// The slot is in use until both this arena and the tensor that receive_arena() returns are freed.
-std::optional<io::RingTicket> send_arena(const at::Tensor& arena);
+// Tensors as numbers, from which another process makes them again.
+struct SentTensors {
+  std::vector<int64_t> message;
+  std::vector<size_t> outside;  // those that the message lacks, since they are not views of the arena
+  bool has_arena;               // the arena is in a slot, which is in use until the receiver has freed it too
+};
+SentTensors send_tensors(const at::Tensor& arena, std::span<const at::Tensor> tensors);
 
 // In the receiver: returns false if the ring no longer exists or is not visible to this process.
 bool attach_ring(const io::RingAddress& address);
-// Throws IoError if the ring no longer exists, InternalError if the ticket was already used.
-at::Tensor receive_arena(const io::RingTicket& ticket, size_t bytes);
+// Makes the tensors of a message; those outside of the arena are undefined. Without `arena`, the message has it.
+// Throws IoError if the ring no longer exists, InternalError if the message was already used.
+ArenaTensors receive_tensors(std::span<const int64_t> message, const std::optional<at::Tensor>& arena);
 
 }  // namespace atompack::collate
