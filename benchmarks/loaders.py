@@ -67,6 +67,7 @@ CASES = (
     Case("2 threads, none", "none", two_threads, ours, "DataLoader, no workers"),
     Case("1 thread, none", "none", one_thread, atompack_db, "atompack-db, DataLoader"),
     Case("2 workers, none", "none", ours, atompack_db, "atompack-db, 2 workers", 2, True),
+    Case("2 workers, none", "none", ours, peers.bare_number, "bare number, 2 workers", 2, True),
     Case("2 threads, none", "none", two_threads, peers.memcpy, "memcpy in a DataLoader"),
     Case("2 threads, zstd", "zstd", two_threads, one_thread, "1 thread"),
     Case("2 threads, zstd", "zstd", two_threads, atompack_db, "atompack-db, DataLoader"),

@@ -231,6 +231,16 @@ class Memcpy(Peer):
         return {"bytes": torch.from_numpy(self.opened[start : start + n_bytes].copy())}
 
 
+class BareNumber(Peer):
+    """One number in place of a batch: what the queue between processes takes."""
+
+    def _open(self) -> Any:
+        return None
+
+    def _collate(self, indices: list[int]) -> dict[str, Any]:
+        return {"number": indices[0]}
+
+
 def _build(kind: Callable[[Setting], Peer], setting: Setting) -> Contestant:
     return contestant(kind(setting), setting)
 
@@ -238,6 +248,7 @@ def _build(kind: Callable[[Setting], Peer], setting: Setting) -> Contestant:
 lmdb_pickles = functools.partial(_build, LmdbPickles)
 flat_h5 = functools.partial(_build, FlatH5)
 memcpy = functools.partial(_build, Memcpy)
+bare_number = functools.partial(_build, BareNumber)
 
 MAKERS: dict[str, Callable[[Path, int], None]] = {
     "molecules.lmdb": make_lmdb,

@@ -36,8 +36,8 @@ BENCHMARKS = (
 )
 
 
-# Peers that do the least work there is for the same bytes.
-LIMITS = ("memcpy", "bare copy", "bare decoder")
+# Peers that do the least work there is.
+LIMITS = ("memcpy", "bare copy", "bare decoder", "bare number")
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from atompack_torch.batch.molecule_batch import (
     flatten_batch,
     unflatten_batch,
 )
-from atompack_torch.batch.storage import Value
+from atompack_torch.batch.storage import Entry, Value
 from atompack_torch.datasets.collated import CollatedDict, as_items
 from atompack_torch.fields import FieldInfo
 
@@ -100,6 +100,7 @@ def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
 Rebuild = Callable[..., Any]
 Infos = dict[str, FieldInfo]
 Rows = dict[str, int]
+_About = tuple[bytes, dict[str, list[Entry]] | None]  # infos and rows, fields that are lists
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Rebuild, tuple[Any, ...]]:
@@ -107,12 +108,14 @@ def _reduce_to_process(batch: MoleculeBatch) -> tuple[Rebuild, tuple[Any, ...]]:
     fields, infos, masks, rows, arena = contents_of(batch)
     if arena is None or get_worker_info() is None:
         return batch.__reduce__()
-    tensors: list[Tensor] = [value for value in fields.values() if isinstance(value, Tensor)]
-    if len(tensors) < len(fields):  # lists of strings, or of tensors
-        return _reduce_payload(ArenaPayload(arena, batch))
-    return _send(
-        arena, tensors if masks is None else [*tensors, masks], _restore, _head_of(infos, rows)
-    )
+    tensors = [value for value in fields.values() if isinstance(value, Tensor)]
+    about: _About = _head_of(infos, rows), None
+    if len(tensors) < len(fields):
+        lists = {name: value for name, value in fields.items() if isinstance(value, list)}
+        if any(isinstance(entry, Tensor) for entries in lists.values() for entry in entries):
+            return _reduce_payload(ArenaPayload(arena, batch))
+        about = about[0], lists
+    return _send(arena, tensors if masks is None else [*tensors, masks], _restore, about)
 
 
 def _reduce_payload(payload: ArenaPayload) -> tuple[Rebuild, tuple[Any, ...]]:
@@ -148,12 +151,17 @@ def _attach(address: Any, rebuild: Rebuild, *sent: Any) -> Any:
     return rebuild(*sent)
 
 
-def _restore(head: bytes, *sent: Any) -> MoleculeBatch:
+def _restore(about: _About, *sent: Any) -> MoleculeBatch:
+    head, lists = about
     infos, rows = _load_head(head)
     arena, tensors = receive_tensors(*sent)
-    masks = tensors.pop() if len(tensors) > len(infos) else None
-    fields: dict[str, Value] = dict(zip(infos, tensors, strict=True))
-    return MoleculeBatch(fields, infos, masks, rows, arena)
+    rest = iter(tensors)  # the masks are the last
+    fields: dict[str, Value] = (
+        {name: lists[name] if name in lists else next(rest) for name in infos}
+        if lists
+        else dict(zip(infos, rest, strict=False))
+    )
+    return MoleculeBatch(fields, infos, next(rest, None), rows, arena)
 
 
 # What batches consist of besides tensors hardly changes: it is pickled once, and unpickled once.

@@ -136,8 +136,11 @@ at::Tensor allocate_arena(size_t bytes, ArenaKind kind) {
 at::Tensor view_arena(const at::Tensor& arena, DType dtype, size_t offset, std::span<const int64_t> sizes) {
   const size_t item = item_bytes(dtype);
   size_t bytes = item;
-  for (const int64_t size : sizes) bytes *= static_cast<size_t>(size);
-  if (offset % item != 0 || bytes > arena.nbytes() || offset > arena.nbytes() - bytes) {
+  bool is_possible = offset % item == 0;
+  for (const int64_t size : sizes) {
+    is_possible = is_possible && size >= 0 && !__builtin_mul_overflow(bytes, static_cast<size_t>(size), &bytes);
+  }
+  if (!is_possible || bytes > arena.nbytes() || offset > arena.nbytes() - bytes) {
     throw InternalError(cat("view of ", bytes, " bytes at ", offset, " in an arena of ", arena.nbytes()));
   }
   auto view = at::detail::make_tensor<c10::TensorImpl>(c10::Storage(arena.storage()), arena.key_set(),
@@ -340,8 +343,9 @@ ArenaTensors receive_tensors(std::span<const int64_t> message, const std::option
       received.views.emplace_back();
       continue;
     }
-    if (dtype < 0 || std::cmp_greater_equal(dtype, kNumberOfDTypes))
-      throw InternalError("a message of a worker process is damaged");
+    if (dtype < 0 || std::cmp_greater_equal(dtype, kNumberOfDTypes)) {
+      throw InternalError(cat("a message of a worker process has a tensor of type ", dtype));
+    }
     const auto head = take(kViewNumbers);
     received.views.push_back(view_arena(received.arena, static_cast<DType>(dtype), static_cast<size_t>(head[2]),
                                         take(static_cast<size_t>(head[1]))));

@@ -64,6 +64,84 @@ def test_equal_to_the_data_set(path: Path, start: str) -> None:
     assert slots > N // SIZE - 20  # all but the first few
 
 
+def test_batches_of_tensors_alone(path: Path) -> None:
+    dataset = apt.AtpDataset(path, fields=["energy"])
+    for k, batch in enumerate(loader(dataset)):
+        assert_same_batch(batch, dataset.batch(range(k * SIZE, k * SIZE + SIZE)))
+        assert batch.keys() == dataset.batch([0]).keys()
+
+
+@pytest.fixture(scope="module")
+def ragged_path(new_path: Callable[[], Path]) -> Path:
+    """Molecules with a property whose shape differs, and that some lack."""
+    made = new_path()
+    with apt.AtpWriter(made) as writer:
+        for k in range(N):
+            properties = {"spectrum": np.full((k % 4, 2), k, np.float32)} if k % 3 else {}
+            writer.write([apt.Molecule(np.zeros((1, 3)), [1], name=f"{k}", properties=properties)])
+    return made
+
+
+def test_batches_with_lists_of_tensors(ragged_path: Path) -> None:
+    dataset = apt.AtpDataset(ragged_path)
+    slots = 0
+    for k, batch in enumerate(loader(dataset)):
+        assert_same_batch(batch, dataset.batch(range(k * SIZE, k * SIZE + SIZE)))
+        slots += in_slot(batch)
+    assert isinstance(batch.spectrum, list)
+    assert slots > N // SIZE - 20
+
+
+def with_new_fields(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+    """Tensors that are not in the memory of the batch, and one that is twice."""
+    batch["double"] = 2 * batch.energy
+    batch["same"] = batch.energy
+    return batch
+
+
+def in_new_memory(batch: apt.MoleculeBatch) -> apt.MoleculeBatch:
+    """No tensor is in the memory of the batch."""
+    made = batch.clone()
+    return apt.collate([made[0], made[1]])
+
+
+def as_dict(batch: apt.MoleculeBatch) -> dict[str, Any]:
+    """A batch and other values inside of a dict."""
+    return {"batch": batch, "double": [2 * batch.energy, batch.energy], "n": len(batch)}
+
+
+@pytest.mark.parametrize("fields", [None, ["energy"]])
+def test_new_tensors_of_transforms(path: Path, fields: list[str] | None) -> None:
+    def batches(transform: Callable[[apt.MoleculeBatch], Any]) -> Any:
+        dataset = apt.AtpDataset(path, fields=fields, transform=transform)
+        return enumerate(loader(dataset.subset(range(30 * SIZE))))
+
+    plain = apt.AtpDataset(path, fields=fields)
+    for k, batch in batches(with_new_fields):
+        first = plain.batch(range(k * SIZE, k * SIZE + SIZE))
+        assert torch.equal(batch["double"], 2 * first.energy)
+        assert torch.equal(batch["same"], first.energy)
+        del batch["double"], batch["same"]
+        assert_same_batch(batch, first)
+    for k, batch in batches(in_new_memory):
+        assert torch.equal(batch.index, torch.tensor([k * SIZE, k * SIZE + 1]))
+    for k, parts in batches(as_dict):
+        assert_same_batch(parts["batch"], plain.batch(range(k * SIZE, k * SIZE + SIZE)))
+        assert torch.equal(parts["double"][0], 2 * parts["double"][1])
+        assert parts["n"] == SIZE
+
+
+def test_setting_a_field_changes_one_batch(path: Path) -> None:
+    """Names and masks are shared by the batches of a pass."""
+    batches = iter(loader(apt.AtpDataset(path, fields=["energy"])))
+    kept = [next(batches) for _ in range(10)]
+    kept[3]["new"] = kept[3].energy
+    del kept[4]["energy"]
+    assert ["new" in batch for batch in kept] == [k == 3 for k in range(10)]
+    assert ["energy" in batch for batch in kept] == [k != 4 for k in range(10)]
+    assert all(batch.mask("energy").all() for k, batch in enumerate(kept) if k != 4)
+
+
 def test_what_is_kept_stays_what_it_was(path: Path) -> None:
     """More batches than there are slots: the others come as segments."""
     dataset = apt.AtpDataset(path)
