@@ -100,7 +100,7 @@ def _fill_form(form: Any, tensors: Iterator[Tensor], arena: Tensor) -> Any:
 Rebuild = Callable[..., Any]
 Infos = dict[str, FieldInfo]
 Rows = dict[str, int]
-_About = tuple[bytes, dict[str, list[Entry]] | None]  # infos and rows, fields that are lists
+About = tuple[bytes, dict[str, list[Entry]] | None]  # infos and rows, fields that are lists
 
 
 def _reduce_to_process(batch: MoleculeBatch) -> tuple[Rebuild, tuple[Any, ...]]:
@@ -109,7 +109,7 @@ def _reduce_to_process(batch: MoleculeBatch) -> tuple[Rebuild, tuple[Any, ...]]:
     if arena is None or get_worker_info() is None:
         return batch.__reduce__()
     tensors = [value for value in fields.values() if isinstance(value, Tensor)]
-    about: _About = _head_of(infos, rows), None
+    about: About = _head_of(infos, rows), None
     if len(tensors) < len(fields):
         lists = {name: value for name, value in fields.items() if isinstance(value, list)}
         if any(isinstance(entry, Tensor) for entries in lists.values() for entry in entries):
@@ -151,7 +151,7 @@ def _attach(address: Any, rebuild: Rebuild, *sent: Any) -> Any:
     return rebuild(*sent)
 
 
-def _restore(about: _About, *sent: Any) -> MoleculeBatch:
+def _restore(about: About, *sent: Any) -> MoleculeBatch:
     head, lists = about
     infos, rows = _load_head(head)
     arena, tensors = receive_tensors(*sent)
