@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import ase.io
 import numpy as np
 import pytest
 
@@ -94,3 +95,12 @@ def test_pbc_without_a_cell(tmp_path: Path) -> None:
     ase.io.write(tmp_path / "a.traj", ase.Atoms("H", pbc=True))
     report: Report = convert(tmp_path / "a.traj", tmp_path / "a.atp", progress=False)
     assert any("molecules without a cell" in warning for warning in report.warnings)
+
+
+def test_open_molecules_with_a_cell_stay_open_in_extended_xyz(tmp_path: Path) -> None:
+    with apt.AtpWriter(tmp_path / "a.atp") as writer:
+        writer.write(apt.Molecule(np.zeros((1, 3)), np.array([8]), cell=np.eye(3) * 4))
+    report = convert(tmp_path / "a.atp", tmp_path / "b.xyz", progress=False)
+    assert "pbc: F F F where it was absent next to a cell" in report.notes
+    assert not apt.ExtxyzDataset(tmp_path / "b.xyz")[0].pbc.any()
+    assert not ase.io.read(tmp_path / "b.xyz").pbc.any()

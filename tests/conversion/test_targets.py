@@ -40,6 +40,15 @@ def test_no_molecules(tmp_path: Path, target: str) -> None:
     assert convert(path, tmp_path / "back.atp", progress=False).structures_read == 0
 
 
+@pytest.mark.parametrize("target", [name for name in NAMES if name != "deepmd"])
+def test_a_molecule_of_no_atoms(tmp_path: Path, target: str) -> None:
+    none = Parts(np.zeros((0, 3)), np.zeros(0, int), {"forces": np.zeros((0, 3))}, {}, {})
+    source, path = write_atp(tmp_path / "0.atp", [none]), tmp_path / NAMES[target]
+    convert(source, path, target=target, progress=False)
+    convert(path, tmp_path / "back.atp", progress=False)
+    assert apt.AtpDataset(tmp_path / "back.atp")[0].forces.shape == (0, 3)
+
+
 def write_empty(path: Path) -> Path:
     with apt.AtpWriter(path):
         pass

@@ -278,7 +278,7 @@ def _cells(cells: Array) -> list[Column]:
 
 def _there(values: Array, ptr: Array | None) -> Array | None:
     """Returns (B,) bool, False for molecules whose values are all NaN; None if there are none."""
-    rows: Array = ~np.asarray(np.isnan(values.reshape(len(values), -1)).all(axis=1))
+    rows: Array = ~np.asarray(np.isnan(values).all(axis=(*range(1, values.ndim),)))
     if ptr is not None:
         sums = np.concatenate([[0], np.cumsum(rows)])
         rows = (sums[ptr[1:]] > sums[ptr[:-1]]) | (np.diff(ptr) == 0)

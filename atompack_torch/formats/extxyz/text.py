@@ -51,6 +51,9 @@ def text_of(columns: Columns, report: Notices) -> bytes:
     if lost.any():
         report.skip("pbc", "without a cell nothing is periodic", int(lost.sum()))
         flags = flags[0], flags[1] & ~lost
+    if (cells[1] & ~flags[1]).any():  # readers take such a molecule as periodic
+        report.note("pbc: F F F where it was absent next to a cell")
+        flags = flags[0], flags[1] | cells[1]
     return _native.format_extxyz(ptr, positions, numbers, cells, flags, fields)
 
 
