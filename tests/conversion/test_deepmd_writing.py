@@ -115,6 +115,8 @@ def test_custom_values(tmp_path: Path) -> None:
         *("properties/a/b", "properties/atom_x", "properties/", "properties/.x"),
     }
     assert set(report.skipped.values()) == {3}
+    flat = [note for note in report.notes if note.endswith("written flat")]
+    assert flat == ["properties/matrix: values of shape (2, 2) are written flat"]
     convert(path, tmp_path / "3.atp", progress=False)
     batch = apt.AtpDataset(tmp_path / "3.atp")[:]
     assert batch["fparam"].tolist() == [[0.0, 2.0], [1.0, 2.0], [2.0, 2.0]]

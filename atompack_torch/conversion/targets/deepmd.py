@@ -184,7 +184,18 @@ class Writer:
             if name is not None and mask.any():
                 scope = ATOM_PROPERTY if is_per_atom(column) else MOLECULE_PROPERTY
                 found.append(Column(scope, name, values, mask))
+                self._note_shapes(column, mask)
         return columns.with_fields(sorted(found, key=lambda column: column.key))
+
+    def _note_shapes(self, column: Column, mask: Array) -> None:
+        """Notes the shapes that files of one row per frame do not keep."""
+        shapes = {column.values.shape[1:]} if isinstance(column.values, np.ndarray) else set()
+        if not shapes:
+            there = [value for value, has in zip(column.values, mask, strict=True) if has]
+            shapes = {np.shape(value)[is_per_atom(column) :] for value in there}
+        for shape in sorted(shapes) if column.scope != BUILTIN else ():
+            if len(shape) > 1 or shape == (1,):
+                self._report.note(f"{label_of(column)}: values of shape {shape} are written flat")
 
     def _skip(self, what: str, why: str, lost: Array) -> None:
         if lost.any():
