@@ -6,8 +6,9 @@ Next to atlas-python (the quickest of its bulk read, its stacked bulk read and a
 store unless arrays have several chunks), to one stacked Zarr array a variable, and to one NetCDF
 file a dataset. ``--full`` makes ``grid-48`` of 1,000 datasets, as the original's benchmark does:
 7.7 GB of values in each of the stores. Every measurement is a separate process. ``first`` includes
-opening the store; ``again`` is the best repeat on the same handle. Files are in the page cache in
-both. ``quarter`` is a quarter of each axis.
+opening the store; ``again`` is the best repeat on the same handle, or the only one where the first
+use took more than a second. Files are in the page cache in both. ``quarter`` is a quarter of each
+axis.
 
 ``share`` is the speed next to the bare work on one thread: decoding the same values in blocks of
 8 MiB with the codec's own Python package, or copying them; above 100 % where two cores help, or
@@ -19,6 +20,7 @@ through ``DataLoader(num_workers=0)``. Writing ends when the library says that a
 from __future__ import annotations
 
 import argparse
+import functools
 import statistics
 import tempfile
 from collections.abc import Sequence
@@ -28,7 +30,7 @@ import lz4.block
 import numpy as np
 import zstandard
 from atlas_cases import DURABLE, WIDE, Case, Scale, cases
-from atlas_sides import measured
+from atlas_sides import SLOW, measured
 from results import Result, note
 from turns import best, in_own_process
 
@@ -42,14 +44,17 @@ LIMITS = {
 }
 
 
+say = functools.partial(print, flush=True)  # rows appear when they are measured
+
+
 class Runner:
     """Runs measurements of one case in separate processes."""
 
     def __init__(self, case: Case, folder: Path, rounds: int) -> None:
         self.case, self.folder, self.rounds = case, folder, rounds
 
-    def run(self, side: str, measure: str) -> list[float]:
-        """Seconds."""
+    def run(self, side: str, measure: str, rounds: int | None = None) -> list[float]:
+        """Seconds; ``rounds``: repeats, if not the usual number."""
         library = side.split()[0]
         # A store of the original, so that both have the same blocks; but in the shapes of its own
         # benchmarks, and where arrays have several chunks, everybody reads what they wrote.
@@ -58,7 +63,8 @@ class Runner:
         if measure == "write":
             written_by = side
         place = self.folder / written_by
-        return in_own_process(measured, side, self.case, place, measure, self.rounds)
+        rounds = self.rounds if rounds is None else rounds
+        return in_own_process(measured, side, self.case, place, measure, rounds)
 
     def best(self, library: str, measure: str) -> list[float]:
         """First and best repeat (or the only number), of the quickest way a library has."""
@@ -90,7 +96,7 @@ def report_sizes(runner: Runner) -> None:
         side: sum(f.stat().st_size for f in (runner.folder / side).rglob("*") if f.is_file())
         for side in ("ours", *MORE_PEERS)
     }
-    print(f"{runner.case.name + ': size, MB':30}", *(f"{n / 1e6:9.2f}" for n in sizes.values()))
+    say(f"{runner.case.name + ': size, MB':30}", *(f"{n / 1e6:9.2f}" for n in sizes.values()))
     for side, peer in MORE_PEERS.items():
         what = f"{runner.case.name}: size"
         note(Result("ATLAS store", what, sizes["ours"] / 1e6, "MB", peer, sizes[side] / 1e6))
@@ -101,19 +107,17 @@ def report_loop(runner: Runner) -> None:
     for peer in ("atlas", "netcdf", "zarr-each"):
         what, name = f"{runner.case.name}: quarter, xarray of each", MORE_PEERS[peer]
         ours, theirs = (min(runner.run(side, "xarray loop")) for side in ("ours", peer))
-        print(f"{what:30} {1e3 * ours:9.2f} {1e3 * theirs:9.2f} {theirs / ours:6.1f}x {name}")
+        say(f"{what:30} {1e3 * ours:9.2f} {1e3 * theirs:9.2f} {theirs / ours:6.1f}x {name}")
         note(Result("ATLAS store", what, 1e3 * ours, "ms", name, 1e3 * theirs))
 
 
 def report_blocks(runner: Runner) -> None:
     """Reads everything, alternating with a store in blocks of 8 MiB."""
     runner.run(WIDE, "write")
-    turns = [[runner.run(side, "full")[0] for side in ("ours", WIDE)] for _ in range(5)]
+    turns = [[runner.run(side, "full", 0)[0] for side in ("ours", WIDE)] for _ in range(5)]
     ours, wide = (statistics.median(times) for times in zip(*turns, strict=True))
     what = f"{runner.case.name}: full, first"
-    print(
-        f"{what + ', blocks of 8 MiB':30} {1e3 * ours:9.2f} {1e3 * wide:9.2f} {wide / ours:6.2f}x"
-    )
+    say(f"{what + ', blocks of 8 MiB':30} {1e3 * ours:9.2f} {1e3 * wide:9.2f} {wide / ours:6.2f}x")
     note(Result("ATLAS store", what, 1e3 * ours, "ms", "blocks of 8 MiB", 1e3 * wide, None, True))
 
 
@@ -121,7 +125,7 @@ def report(what: str, spent: Sequence[float], share: str = "") -> None:
     """One row: milliseconds of everybody, and how many times longer the others take."""
     ours, *others = spent
     cells = [f"{1e3 * s:9.2f}" for s in spent] + [f"{s / ours:6.1f}x" for s in others]
-    print(f"{what:30}", *cells, share, flush=True)
+    say(f"{what:30}", *cells, share)
     for peer, theirs in zip(MORE_PEERS.values(), others, strict=False):
         note(Result("ATLAS store", what, 1e3 * ours, "ms", peer, 1e3 * theirs))
 
@@ -170,7 +174,8 @@ def main() -> None:
     titles = [f"{name:>9}" for name in ("ours", *MORE_PEERS)] + [
         f"{name:>7}" for name in MORE_PEERS
     ]
-    print(f"{'milliseconds':30}", *titles, "  share")
+    say(f"best of {arguments.rounds} repeats; only 1 where the first use takes over {SLOW:.0f} s")
+    say(f"{'milliseconds':30}", *titles, "  share")
     scale: Scale = "quick" if arguments.quick else "full" if arguments.full else "usual"
     for case in cases(scale):
         if arguments.cases and case.name not in arguments.cases:

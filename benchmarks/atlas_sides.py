@@ -14,6 +14,7 @@ from atlas_cases import WRITERS, Case, timed
 
 Bounds = tuple[Sequence[int] | None, Sequence[int] | None]
 BATCH, N_BATCHES = 64, 50
+SLOW = 1.0  # seconds of a first use from which on it is repeated only once
 
 
 class Ours:
@@ -221,14 +222,16 @@ def seconds(call: Callable[[], object]) -> float:
 
 
 def repeated(open_store: Callable[[], Any], use: Callable[[Any], object], n: int) -> list[float]:
-    """Seconds of opening a store and using it, then of using it again."""
+    """Seconds of opening a store and using it, then of using it again up to ``n`` times."""
     opened: list[Any] = []
 
     def first() -> object:
         opened.append(open_store())
         return use(opened[0])
 
-    return [seconds(first)] + [seconds(lambda: use(opened[0])) for _ in range(n)]
+    spent = seconds(first)
+    n = min(n, 1) if spent > SLOW else n
+    return [spent] + [seconds(lambda: use(opened[0])) for _ in range(n)]
 
 
 def measure_scan(measure: str, side: str, case: Case, path: Path, rounds: int) -> list[float]:
