@@ -16,7 +16,7 @@ namespace {
 // Work in bytes below which a second thread costs more than it saves.
 constexpr uint64_t kMinParallelWork = uint64_t{4} << 20;
 // Work of which a small part is measured on one thread, to decide about the rest: a whole scan would take too long.
-constexpr uint64_t kSampledWork = uint64_t{64} << 20;
+constexpr uint64_t kSampledWork = uint64_t{64} << 20, kMaxSample = uint64_t{32} << 20;
 constexpr uint64_t kSampleShare = 16;
 // Copying a byte takes at least this many nanoseconds; decoding takes longer.
 constexpr double kFirstPace = 0.1;
@@ -95,7 +95,7 @@ void run_tasks(std::span<const ScanTask> tasks, uint64_t work, int64_t max_threa
   }
   size_t n_sample = 0;
   uint64_t sample = 0;
-  while (sample < work / kSampleShare) sample += tasks[n_sample++].work;
+  while (sample < std::min(work / kSampleShare, kMaxSample)) sample += tasks[n_sample++].work;
   run(0, n_sample, sample, 1);
   if (n_sample == tasks.size()) return;
   const auto rest = static_cast<int64_t>(work - sample);
