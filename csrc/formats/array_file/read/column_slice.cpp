@@ -413,8 +413,11 @@ void Slice::deliver(const ChunkRef& chunk_ref, Bytes chunk, ColumnVisitor& visit
   const Box cell = layout.grid.box_of(layout.grid.cell_at(chunk_ref.chunk->cell)), slice = box_of(row);
   if (is_numeric) {
     const uint64_t item = item_bytes(layout.type);
+    std::byte* const out = visitor.place(chunk_ref.row, 0, row.n_elements);
     return for_each_common_run(cell, slice, [&](uint64_t from, uint64_t to, uint64_t n) {
-      visitor.values(chunk_ref.row, to, chunk.subspan(from * item, n * item));
+      const Bytes run = chunk.subspan(from * item, n * item);
+      if (out == nullptr) return visitor.values(chunk_ref.row, to, run);
+      store(out + to * item, run);
     });
   }
   for_each_common_string(chunk, cell, layout.type, slice,
