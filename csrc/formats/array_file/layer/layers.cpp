@@ -117,6 +117,7 @@ std::string sidecar_path(const std::string& base_path, uint32_t number) {
 Layers::Layers(std::vector<Layer> layers) : layers_(std::make_shared<const std::vector<Layer>>(std::move(layers))) {
   for (uint32_t layer = 0; layer < n_layers(); ++layer) {
     const Footer& footer = this->layer(layer).footer();
+    newest_.reserve(std::max<uint64_t>(newest_.size(), footer.n_arrays()));
     for (uint64_t i = 0; i < footer.n_arrays(); ++i) mention(layer, i, footer.array_name(i));
   }
 }
@@ -191,10 +192,13 @@ bool Layers::hold_chunks_of_other_rank() const {
 
 bool Layers::contains(std::string_view name) const { return find(name) != kNone; }
 
-std::optional<Layers::SingleRecord> Layers::find_single(std::string_view name) const {
-  const uint32_t newest = find(name);
+std::optional<Layers::SingleRecord> Layers::find_single(std::string_view name, uint32_t guess) const {
+  const bool are_single = mentions_.size() == first_seen_.size();  // then both are in the same order
+  const bool is_right = are_single && guess < first_seen_.size() && first_seen_[guess] == name;
+  const uint32_t newest = is_right ? guess : find(name);
   if (newest == kNone || mentions_[newest].older != kNone) return std::nullopt;
-  return SingleRecord{mentions_[newest].layer, record(mentions_[newest])};
+  const SingleRecord single{mentions_[newest].layer, record(mentions_[newest])};
+  return single.record.deleted ? std::nullopt : std::optional(single);
 }
 
 std::vector<Layers::SingleRecord> Layers::history(std::string_view name) const {

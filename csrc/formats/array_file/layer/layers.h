@@ -68,7 +68,8 @@ class Layers {
     uint32_t layer = 0;
     ArrayRecord record;
   };
-  std::optional<SingleRecord> find_single(std::string_view name) const;
+  // `guess`: how many arrays are likely to precede it, of all that these layers have.
+  std::optional<SingleRecord> find_single(std::string_view name, uint32_t guess = 0) const;
   // The records of an array, newest first, down to its last deletion.
   std::vector<SingleRecord> history(std::string_view name) const;
 

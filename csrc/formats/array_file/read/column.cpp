@@ -43,7 +43,8 @@ void Column::add(std::string_view name) {
   names_.push_back(name);
   if (name.data() == nullptr) return;
   try {
-    if (const auto single = layers_->find_single(name); single && add_single(*single)) return;
+    // Rows usually are in the order of the footer.
+    if (const auto single = layers_->find_single(name, n_found_++); single && add_single(*single)) return;
     add_array(layers_->array(name));
   } catch (const DataError&) {  // thrown again when this row is used; other rows are not affected
     rows_.back().layout = kWrong;
@@ -72,10 +73,12 @@ bool Column::add_single(const Layers::SingleRecord& single) {
 }
 
 uint32_t Column::layout_of(const Footer& footer, const ArrayRecord& record) {
-  std::string key(1, static_cast<char>(record.type));
+  std::string& key = key_;
+  key.assign(1, static_cast<char>(record.type));
   append(key, footer, record.shape);
   append(key, footer, record.chunk_shape);
   key += fill_as_string(fill_item(record.type, record.fill));
+  if (key == last_key_) return last_number_;
   if (const auto found = layout_numbers_.find(key); found != layout_numbers_.end()) return found->second;
   Array array;
   array.type = record.type;
@@ -84,7 +87,9 @@ uint32_t Column::layout_of(const Footer& footer, const ArrayRecord& record) {
   array.chunk_shape = footer.integers(record.chunk_shape);
   layouts_.push_back(array_file::layout_of(array));  // throws if there is no such array
   const auto number = static_cast<uint32_t>(layouts_.size() - 1);
-  layout_numbers_.emplace(std::move(key), number);
+  layout_numbers_.emplace(key, number);
+  last_key_ = key;
+  last_number_ = number;
   return number;
 }
 

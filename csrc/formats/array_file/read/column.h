@@ -83,7 +83,9 @@ class Column {
   std::vector<Row> rows_;
   std::vector<ColumnChunk> chunks_;
   std::vector<ColumnLayout> layouts_;
-  std::unordered_map<std::string, uint32_t> layout_numbers_;
+  std::unordered_map<std::string, uint32_t> layout_numbers_;  // by key
+  std::string key_, last_key_;                                // of this record, and of the last new layout
+  uint32_t last_number_ = 0, n_found_ = 0;
 };
 
 // Returns the array of a row of numbers if it is one chunk of a block that the cache holds.
