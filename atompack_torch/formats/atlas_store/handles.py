@@ -365,7 +365,7 @@ class StoreHandle(Handle[AtlasReader, AtlasWriter]):
             return native
         with self.naming(), formats.opening(place, f"{self.article} (a folder)", self.format):
             native = AtlasReader(place, version, limit, cache)
-            if not native.is_collection:
+            if native.version[0] is None:
                 check_store(place)
         return native
 
