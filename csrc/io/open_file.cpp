@@ -16,6 +16,7 @@ std::shared_ptr<const OpenFile> open_file(const Location& location) {
 }
 
 std::shared_ptr<const OpenFile> find_file(const Location& location) {
+  if (!location.is_remote() && !version_of(location.path())) return nullptr;  // an exception would take longer
   return if_present([&] { return open_file(location); });
 }
 
@@ -64,14 +65,27 @@ std::pair<std::vector<std::byte>, std::vector<std::byte>> read_ends(const OpenFi
   return {read(0, std::min<uint64_t>(n_first, size)), read(size - n_end, n_end)};
 }
 
-std::vector<std::byte> read_whole(const OpenFile& file, uint64_t max_bytes) {
+namespace {
+
+template <typename Vector>
+Vector read_all(const OpenFile& file, uint64_t max_bytes) {
   const uint64_t size = file.size();
   if (size > max_bytes) {
     throw CorruptFileError(cat("size: expected at most ", max_bytes, " bytes, got ", size)).in_file(file.path());
   }
-  std::vector<std::byte> bytes(size);
+  Vector bytes(size);
   bytes.resize(file.read_at(0, bytes));
   return bytes;
+}
+
+}  // namespace
+
+std::vector<std::byte> read_whole(const OpenFile& file, uint64_t max_bytes) {
+  return read_all<std::vector<std::byte>>(file, max_bytes);
+}
+
+TemporaryBytes read_temporarily(const OpenFile& file, uint64_t max_bytes) {
+  return read_all<TemporaryBytes>(file, max_bytes);
 }
 
 std::vector<std::byte> read_whole(const Location& location, uint64_t max_bytes) {

@@ -13,6 +13,7 @@
 #include "io/byte_source.h"
 #include "io/file.h"
 #include "io/file_system.h"
+#include "io/huge_pages.h"
 
 namespace atompack::io {
 
@@ -96,6 +97,7 @@ std::pair<std::vector<std::byte>, std::vector<std::byte>> read_ends(const OpenFi
 
 // Reads a file of limited size. Throws CorruptFileError if it has more than `max_bytes` bytes.
 std::vector<std::byte> read_whole(const OpenFile& file, uint64_t max_bytes);
+TemporaryBytes read_temporarily(const OpenFile& file, uint64_t max_bytes);
 std::vector<std::byte> read_whole(const Location& location, uint64_t max_bytes);
 
 }  // namespace atompack::io

@@ -220,10 +220,13 @@ std::optional<AttributeValue> Metadata::find_attribute(uint32_t dataset, std::st
   return std::nullopt;
 }
 
-uint32_t Metadata::add_dataset(std::string_view name) {
+uint32_t Metadata::add_dataset(std::string_view name) { return *add_new_dataset(name); }
+
+std::optional<uint32_t> Metadata::add_new_dataset(std::string_view name) {
   const uint32_t dataset = n_numbers();
   const uint32_t name_number = names_.add(name);
   if (name_number == live_of_name_.size()) live_of_name_.push_back(kNone);
+  if (live_of_name_[name_number] != kNone) return std::nullopt;
   live_of_name_[name_number] = dataset;
   name_of_.push_back(name_number);
   arrays_.add_list();
@@ -232,12 +235,11 @@ uint32_t Metadata::add_dataset(std::string_view name) {
 }
 
 void Metadata::add_dataset(std::string_view name, uint64_t dataset_schema) {
-  if (find_dataset(name)) throw_corrupt("datasets: duplicate name ", excerpt(name));
   if (dataset_schema >= dataset_schemas_.size()) {
     throw_corrupt("schema of dataset ", excerpt(name), ": expected a number below ", dataset_schemas_.size(), ", got ",
                   dataset_schema);
   }
-  add_dataset(name);
+  if (!add_new_dataset(name)) throw_corrupt("datasets: duplicate name ", excerpt(name));
   schema_of_.push_back(static_cast<uint32_t>(dataset_schema));
 }
 
@@ -255,6 +257,10 @@ uint32_t Metadata::add_schema(const Schema& schema) {
   schemas_by_hash_.emplace(hash, n_schemas());
   schemas_.push_back(schema);
   return n_schemas() - 1;
+}
+
+void Metadata::copy_arrays(uint32_t from, uint32_t dataset) {
+  for (size_t i = 0; i < arrays_[from].size(); ++i) add_array(dataset, Entry(arrays_[from][i]));
 }
 
 void Metadata::remove_array(uint32_t dataset, uint32_t variable) {

@@ -257,6 +257,8 @@ class Metadata {
 
   // Changes. Names are not checked; the caller ensures that they are unique.
   uint32_t add_dataset(std::string_view name);
+  // Returns nullopt if the name is taken.
+  std::optional<uint32_t> add_new_dataset(std::string_view name);
   // Either all datasets have such a schema, or none has. Throws CorruptFileError if the name is taken or there is no
   // such schema.
   void add_dataset(std::string_view name, uint64_t dataset_schema);
@@ -267,6 +269,8 @@ class Metadata {
   uint32_t add_variable(std::string_view name) { return variables_.add(name); }
   uint32_t add_schema(const Schema& schema);
   void add_array(uint32_t dataset, Entry entry) { arrays_.append(dataset, entry); }
+  // Adds the arrays of another dataset.
+  void copy_arrays(uint32_t from, uint32_t dataset);
   void remove_array(uint32_t dataset, uint32_t variable);
   // Keys are numbered over the whole store.
   uint32_t add_key(std::string_view key) { return keys_.add(key); }

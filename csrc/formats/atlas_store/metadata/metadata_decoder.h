@@ -29,8 +29,8 @@ class UsedNumbers {
   std::vector<uint32_t> last_;  // per number: the last dataset that used it, plus one
 };
 
-// Bytes of a variable's last schema in the document, which most datasets repeat.
-struct LastSchema {
+// Bytes of a map in the document, which the next dataset is likely to repeat, and the number of what they mean.
+struct LastMap {
   Bytes bytes;
   uint32_t number = 0;
 };
@@ -145,10 +145,10 @@ class MetadataDecoder {
         numbered_.emplace_back(std::move(numbered), natural(in_, "schema of a dataset"));
         continue;
       }
-      if (metadata_.find_dataset(name)) fail(cat("datasets: duplicate name ", excerpt(name)));
-      const uint32_t dataset = metadata_.add_dataset(name);
-      with_context([&](DataError& error) { error.at_field(metadata_.dataset_name(dataset)); },
-                   [&] { decode_dataset(dataset); });
+      const std::optional<uint32_t> dataset = metadata_.add_new_dataset(name);
+      if (!dataset) fail(cat("datasets: duplicate name ", excerpt(name)));
+      with_context([&](DataError& error) { error.at_field(metadata_.dataset_name(*dataset)); },
+                   [&] { decode_dataset(*dataset); });
     }
   }
 
@@ -159,6 +159,10 @@ class MetadataDecoder {
 
   void decode_arrays(uint32_t dataset) {
     expect(in_, Token::map, "arrays");
+    if (!last_arrays_.bytes.empty() && in_.skip_same(last_arrays_.bytes)) {
+      return metadata_.copy_arrays(last_arrays_.number, dataset);
+    }
+    const uint64_t begin = in_.position();
     std::string_view name;
     for (auto scope = in_.enter_map(); in_.next_key(scope, name);) {
       const uint32_t variable = metadata_.add_variable(name);
@@ -168,11 +172,12 @@ class MetadataDecoder {
       };
       with_context(add_name, [&] { metadata_.add_array(dataset, {variable, decode_schema(variable)}); });
     }
+    last_arrays_ = {in_.since(begin), dataset};
   }
 
   uint32_t decode_schema(uint32_t variable) {
-    if (variable >= last_.size()) last_.resize(variable + 1);
-    LastSchema& last = last_[variable];
+    if (variable >= last_schemas_.size()) last_schemas_.resize(variable + 1);
+    LastMap& last = last_schemas_[variable];
     if (!last.bytes.empty() && in_.skip_same(last.bytes)) return last.number;
     const uint64_t begin = in_.position();
     last.number = metadata_.add_schema(atlas_store::decode_schema(in_));
@@ -226,8 +231,9 @@ class MetadataDecoder {
   UsedNumbers variables_, keys_;
   std::vector<std::pair<std::string, uint64_t>> numbered_;  // datasets of versions 2 and 3, with their schema
   std::vector<uint64_t> deleted_;
-  bool has_attributes_ = false;  // of datasets, in versions 2 and 3
-  std::vector<LastSchema> last_;
+  bool has_attributes_ = false;        // of datasets, in versions 2 and 3
+  LastMap last_arrays_;                // of a dataset
+  std::vector<LastMap> last_schemas_;  // by variable
 };
 
 }  // namespace atompack::atlas_store

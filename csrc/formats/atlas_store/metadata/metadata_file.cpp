@@ -116,7 +116,7 @@ std::optional<MetadataFile> read_metadata_file(const io::Location& store, uint64
     in_file(path, [&] { check_size(found.file->version().size, max_bytes); });
     if (store.is_remote()) found.file->announce(std::array{io::ByteRange{0, found.file->version().size}});
     if (when_open) when_open();
-    std::vector<std::byte> bytes = io::read_whole(*found.file, std::min(max_bytes, kMaxStoredBytes));
+    io::TemporaryBytes bytes = io::read_temporarily(*found.file, std::min(max_bytes, kMaxStoredBytes));
     return MetadataFile{found.form, path, std::move(bytes), found.file};
   }
   if (when_open) when_open();

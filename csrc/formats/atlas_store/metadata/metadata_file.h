@@ -38,7 +38,7 @@ inline std::string path_of(const std::string& store, Form form) {
 struct MetadataFile {
   Form form = Form::json;
   std::string path;
-  std::vector<std::byte> bytes = {};
+  io::TemporaryBytes bytes = {};
   std::shared_ptr<const io::OpenFile> held = {};
 };
 

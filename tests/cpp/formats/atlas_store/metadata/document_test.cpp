@@ -46,6 +46,27 @@ TEST(AtlasMetadataDecode, EqualSchemasAreStoredOnce) {
   EXPECT_EQ(metadata.find_dataset("c"), std::nullopt);
 }
 
+TEST(AtlasMetadataDecode, DatasetsMayRepeatTheArraysOfTheOneBefore) {
+  const std::string two = "{\"v\":" + kArray + ",\"w\":" + kArray + "}", one = "{\"w\":" + kArray + "}";
+  const auto with = [&](const std::string& last) {
+    return R"({"version":1,"datasets":{"a":{"arrays":)" + two + R"(,"attributes":{"k":1}},"b":{"arrays":)" + two +
+           R"(,"attributes":{"k":2}},"c":{"arrays":)" + one + R"(},"d":{"arrays":)" + one + R"(},"e":{"arrays":)" +
+           last + "}}}";
+  };
+  const Metadata metadata = decode(with(two));
+  const Metadata same = decode_msgpack(as_bytes(encode_msgpack(metadata)));
+  for (const Metadata* const decoded : {&metadata, &same}) {
+    std::vector<size_t> n_arrays;
+    for (uint32_t dataset = 0; dataset < 5; ++dataset) n_arrays.push_back(decoded->arrays(dataset).size());
+    EXPECT_EQ(n_arrays, (std::vector<size_t>{2, 2, 1, 1, 2}));
+    EXPECT_EQ(decoded->variable_name(decoded->arrays(1)[1].variable), "w");
+    EXPECT_EQ(decoded->variable_name(decoded->arrays(3)[0].variable), "w");
+    EXPECT_EQ(std::get<int64_t>(*decoded->find_attribute(1, "k")), 2);
+  }
+  EXPECT_NE(error(with(one + R"(,"arrays":)" + one)).find("arrays: duplicate key"), std::string::npos);
+  EXPECT_NE(error(with(one.substr(0, one.size() - 1))).find("expected"), std::string::npos);
+}
+
 TEST(AtlasMetadataDecode, ListsOfTypes) {
   const std::string list =
       R"({"args":{"child":{"type":"fixed_size_list","args":{"size":3,"child":{"type":"int8"}}}},"type":"list"})";

@@ -73,7 +73,7 @@ std::vector<std::byte> document_of(const MetadataFile& file) {
     const codec::DecodedContent content = codec::zstd_decompress_unsized(file.bytes, 1 << 20);
     return {content.bytes().begin(), content.bytes().end()};
   }
-  if (compression == 0) return file.bytes;
+  if (compression == 0) return {file.bytes.begin(), file.bytes.end()};
   std::vector<std::byte> document(load_le<uint32_t>(file.bytes.data()));
   codec::decompress(codec::Codec::lz4, Bytes(file.bytes).subspan(4), document);
   return document;
@@ -84,7 +84,8 @@ TEST(AtlasMetadataFile, IsTheSameByteByByteWhenItIsWrittenAgain) {
   for (const auto& store : test::atlas_stores()) {
     SCOPED_TRACE(store.string());
     const MetadataFile file = read_metadata_file(store.string()).value();
-    const MetadataFile again{file.form, "", encode_metadata(decode_metadata(file), file.form)};
+    const std::vector<std::byte> encoded = encode_metadata(decode_metadata(file), file.form);
+    const MetadataFile again{file.form, "", {encoded.begin(), encoded.end()}};
     EXPECT_EQ(as_text(document_of(again)), as_text(document_of(file)));
     ++per_form[static_cast<size_t>(file.form)];
   }
