@@ -24,6 +24,11 @@ Lead classify(uint8_t byte) {
 // Returns the position of the next non-ASCII byte, or a position before it.
 size_t skip_ascii(Bytes bytes, size_t i) {
   constexpr uint64_t kHighBits = 0x8080808080808080;
+  constexpr size_t kWords = 4;
+  const auto word = [&](size_t k) { return load_le<uint64_t>(bytes.data() + i + k * sizeof(uint64_t)); };
+  while (bytes.size() - i >= kWords * sizeof(uint64_t) && ((word(0) | word(1) | word(2) | word(3)) & kHighBits) == 0) {
+    i += kWords * sizeof(uint64_t);
+  }
   while (bytes.size() - i >= sizeof(uint64_t) && (load_le<uint64_t>(bytes.data() + i) & kHighBits) == 0) {
     i += sizeof(uint64_t);
   }

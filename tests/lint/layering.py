@@ -76,6 +76,7 @@ STANDARD = re.compile(r"[a-z_]+")  # <vector>, <cstdint>; everything else has a 
 TORCH = re.compile(r"(ATen|c10|torch)/[\w/]+\.h")
 JSON = re.compile(r"nlohmann/json(_fwd)?\.hpp")
 OUTSIDE: dict[str, list[re.Pattern[str]]] = {
+    "base": [re.compile(r"emmintrin\.h")],
     "threads": [OPERATING_SYSTEM],
     "io": [OPERATING_SYSTEM, re.compile(r"liburing\.h")],
     "io/fetch/http": [OPERATING_SYSTEM, re.compile(r"curl/curl\.h|openssl/(evp|hmac|sha)\.h")],

@@ -25,7 +25,8 @@ struct Target {
 // One line; errors include the position of the word.
 class AtomLine {
  public:
-  explicit AtomLine(std::string_view line) : begin_(line.data()), at_(line.data()), end_(line.data() + line.size()) {}
+  AtomLine(std::string_view line, const char* readable)
+      : begin_(line.data()), at_(line.data()), end_(line.data() + line.size()), readable_(readable) {}
 
   void read(Target& target) {
     const int64_t width = target.column->width;
@@ -64,7 +65,7 @@ class AtomLine {
   double real(const ColumnSpec& column) {
     skip_space();
     double value = 0;
-    if (!take_real(at_, end_, value)) [[unlikely]] {
+    if (!take_real(at_, end_, readable_, value)) [[unlikely]] {
       fail("a number", take_token(at_, end_), column);
     }
     return value;
@@ -91,7 +92,7 @@ class AtomLine {
     throw CorruptFileError(cat("atom line: expected ", expected, ", got ", got), offset).at_field(column.key);
   }
 
-  const char *begin_, *at_, *end_;
+  const char *begin_, *at_, *end_, *readable_;
 };
 
 Target reserve(const ColumnSpec& column, int64_t n_rows, bool numbers_are_given, Array& rows) {
@@ -140,8 +141,9 @@ std::vector<Target> reserve_all(const FrameHead& head, int64_t n_rows, Atoms& at
   return targets;
 }
 
-void read_line(std::string_view line, const Layout& layout, std::span<Target> targets, Atoms& atoms) {
-  AtomLine words(line);
+void read_line(std::string_view line, const char* readable, const Layout& layout, std::span<Target> targets,
+               Atoms& atoms) {
+  AtomLine words(line, readable);
   for (Target& target : targets) words.read(target);
   if (!words.has_more()) [[likely]] {
     return;
@@ -203,7 +205,7 @@ void read_atoms(LineReader& lines, const FrameHead& head, Atoms& atoms) {
       throw CorruptFileError(cat("frame: expected ", head.n_atoms, " atom lines, got ", i), lines.file_bytes());
     }
     with_context([&](DataError& error) { error.shift_offset(lines.line_offset()); },
-                 [&] { read_line(*line, head.layout, targets, atoms); });
+                 [&] { read_line(*line, lines.readable(), head.layout, targets, atoms); });
   }
   apply_roles(head, targets, atoms);
 }

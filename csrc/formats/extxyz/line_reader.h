@@ -24,6 +24,9 @@ class LineReader {
   // next call.
   std::optional<std::string_view> next();
 
+  // End of the bytes in memory, of which the line read last is a part.
+  const char* readable() const { return data_ + end_; }
+
   uint64_t file_bytes() const { return file_bytes_; }
   // Continues with the bytes at this offset of the file.
   void seek(uint64_t offset);

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "base/decimal.h"
+
 namespace atompack::extxyz {
 
 constexpr bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
@@ -36,10 +38,16 @@ inline std::string_view take_token(const char*& at, const char* end) {
   return {begin, static_cast<size_t>(at - begin)};
 }
 
-// Reads the number at `at` and moves past it; false leaves both unchanged. Plain numbers take a fast path.
-inline bool take_real(const char*& at, const char* end, double& value) {
+// Reads the number at `at` and moves past it; false leaves both unchanged. Plain numbers take fast paths, which may
+// look at bytes after the line, before `readable`.
+inline bool take_real(const char*& at, const char* end, const char* readable, double& value) {
+  if (const char* const stop = parse_decimal(at, readable, value); stop != nullptr && (stop == end || is_space(*stop)))
+      [[likely]] {
+    at = stop;
+    return true;
+  }
   const auto [stop, error] = std::from_chars(at, end, value);
-  if (error == std::errc() && (stop == end || is_space(*stop)) && !std::isnan(value)) [[likely]] {
+  if (error == std::errc() && (stop == end || is_space(*stop)) && !std::isnan(value)) {
     at = stop;
     return true;
   }

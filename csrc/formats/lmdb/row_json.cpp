@@ -55,7 +55,8 @@ class ArrayParser {
     const uint64_t begin = in_.position();
     auto parts = in_.enter_list();
     expect_item(parts, begin);
-    std::vector<int64_t> shape;
+    out_.reset(Kind::text);
+    std::vector<int64_t>& shape = out_.shape;
     for (auto dims = in_.enter_list(); in_.next_item(dims);) {
       if (!push_integer(in_.number(), shape) || shape.back() < 0 || shape.size() > Shape::kMaxRank) {
         throw CorruptFileError("shape of an array: expected sizes from 0", begin);
@@ -64,7 +65,7 @@ class ArrayParser {
     expect_item(parts, begin);
     const std::string_view type = in_.text();
     const std::optional<Kind> kind = kind_of(type);
-    out_.reset(kind.value_or(Kind::text));
+    out_.kind = kind.value_or(Kind::text);
     out_.is_narrow = is_narrow(type);
     is_float32_ = type == "float32";
     is_float16_ = type == "float16";
@@ -75,7 +76,10 @@ class ArrayParser {
       skip_value(in_);
     }
     if (in_.next_item(parts)) throw CorruptFileError("array: expected a shape, a type and values, got more", begin);
-    if (!kind) return false;
+    if (!kind) {
+      shape.clear();
+      return false;
+    }
     if (is_float32_) {
       for (double& value : out_.reals) value = static_cast<double>(static_cast<float>(value));
     } else if (is_float16_) {
@@ -84,7 +88,6 @@ class ArrayParser {
     uint64_t n = 1;
     for (const int64_t dim : shape) n = checked_mul(n, static_cast<uint64_t>(dim), "values of an array");
     if (n != out_.size()) throw CorruptFileError(cat("array: expected ", n, " values, got ", out_.size()), begin);
-    out_.shape = std::move(shape);
     return fits_;
   }
 
@@ -113,7 +116,10 @@ class ArrayParser {
     if (depth == kMaxNesting) throw CorruptFileError("array: expected fewer nested lists", begin);
     if (in_.peek() != Token::list) return take_value(kind);
     if (kind == Kind::real && starts_with_number()) return in_.append_reals(out_.reals);
-    for (auto items = in_.enter_list(); in_.next_item(items);) take_values(kind, begin, depth + 1);
+    for (auto items = in_.enter_list(); in_.next_item(items);) {
+      if (kind == Kind::integer && in_.append_naturals(out_.integers)) continue;
+      take_values(kind, begin, depth + 1);
+    }
   }
 
   bool starts_with_number() const {
@@ -255,6 +261,7 @@ bool take_value(JsonReader& in, Array& out) {
       break;
   }
   bool is_array = false;
+  out.reset(Kind::text);
   auto scope = in.enter_map();
   for (std::string_view key; in.next_key(scope, key);) {
     if (key == kArray) {
@@ -305,7 +312,9 @@ const ColumnName* find_column(const ColumnName (&columns)[N], std::string_view k
 // Reads the entries of a row in any order; key-value pairs and data are put last.
 class RowParser {
  public:
-  RowParser(Bytes json, Row& row) : in_(json, serial::JsonStyle::python), row_(row) {}
+  // `scratch` is overwritten.
+  RowParser(Bytes json, Row& row, Array& scratch)
+      : in_(json, serial::JsonStyle::python), row_(row), scratch_(scratch) {}
 
   void parse() {
     row_.n_values_ = 0;
@@ -467,12 +476,15 @@ class RowParser {
 
   JsonReader in_;
   Row& row_;
-  Array scratch_;
+  Array& scratch_;
   Section pairs_, data_;
   bool has_numbers_ = false, has_positions_ = false;
 };
 
-void Row::parse(Bytes json) { RowParser(json, *this).parse(); }
+void Row::parse(Bytes json) {
+  thread_local Array scratch;
+  RowParser(json, *this, scratch).parse();
+}
 
 std::vector<int64_t> parse_ids(Bytes json) {
   JsonReader in(json);

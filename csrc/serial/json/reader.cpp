@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/ascii.h"
+#include "base/decimal.h"
 #include "base/error.h"
 #include "base/real.h"
 #include "base/utf8.h"
@@ -172,6 +173,19 @@ bool JsonReader::take_word(std::string_view word) {
   return true;
 }
 
+// Reads a natural number that surely fits; nothing if there is another one.
+std::optional<uint64_t> JsonReader::take_natural() {
+  constexpr size_t kMaxDigits = 18;
+  uint64_t value = 0;
+  size_t at = at_;
+  for (; at < text_.size() && is_digit(text_[at]); ++at) value = 10 * value + static_cast<uint64_t>(text_[at] - '0');
+  const size_t n = at - at_;
+  if (n == 0 || n > kMaxDigits || (n > 1 && text_[at_] == '0')) return std::nullopt;
+  if (at < text_.size() && (text_[at] == '.' || text_[at] == 'e' || text_[at] == 'E')) return std::nullopt;
+  at_ = at;
+  return value;
+}
+
 // Reads one of the numbers that only Python writes.
 std::optional<double> JsonReader::take_special() {
   if (!is_python_ || at_ >= text_.size() || is_digit(text_[at_])) return std::nullopt;
@@ -181,29 +195,36 @@ std::optional<double> JsonReader::take_special() {
   return std::nullopt;
 }
 
+bool JsonReader::append_naturals(std::vector<int64_t>& out) {
+  skip_space();
+  while (const std::optional<uint64_t> value = take_natural()) {
+    out.push_back(static_cast<int64_t>(*value));
+    if (!text_.substr(at_).starts_with(", ")) return true;
+    at_ += 2;
+  }
+  return false;
+}
+
 void JsonReader::append_reals(std::vector<double>& out) {
   const char* const end = text_.data() + text_.size();
   for (Scope scope = enter_list(); next_item(scope);) {
     skip_space();
-    const char* const begin = text_.data() + at_;
     double value = 0;
-    const auto [stop, error] = std::from_chars(begin, end, value);
-    // from_chars also takes what JSON does not: words, leading zeros, and points without digits around them.
-    const char* const digits = begin + (begin != end && *begin == '-' ? 1 : 0);
-    const bool ends = error == std::errc() && stop != end && (*stop == ',' || *stop == ']') && is_digit(stop[-1]);
-    const bool is_plain = ends && is_digit(*digits) && (*digits != '0' || !is_digit(digits[1]));
-    if (is_plain) [[likely]] {
-      at_ = static_cast<size_t>(stop - text_.data());
-    } else {
-      const Number number = this->number();
-      value = std::visit([](auto exact) { return static_cast<double>(exact); }, number);
+    const char* at = text_.data() + at_;
+    const char* stop = parse_decimal(at, end, value);
+    for (; stop != nullptr && stop[0] == ',' && stop[1] == ' '; stop = parse_decimal(at, end, value)) {
+      out.push_back(value);
+      at = stop + 2;
     }
+    at_ = static_cast<size_t>((stop == nullptr ? at : stop) - text_.data());
+    if (stop == nullptr) value = std::visit([](auto exact) { return static_cast<double>(exact); }, number());
     out.push_back(value);
   }
 }
 
 Number JsonReader::number() {
   skip_space();
+  if (const std::optional<uint64_t> natural = take_natural()) return *natural;
   if (const std::optional<double> special = take_special()) return *special;
   const size_t begin = at_;
   take('-');

@@ -30,6 +30,8 @@ class JsonReader {
   std::string_view text();
   bool text_was_escaped() const { return escaped_; }
   Number number();
+  // Appends natural numbers that come next in a list; false if the item after them is none, and has to be taken.
+  bool append_naturals(std::vector<int64_t>& out);
   // Appends the numbers of a list of nothing else, as float64.
   void append_reals(std::vector<double>& out);
   bool boolean();
@@ -49,6 +51,7 @@ class JsonReader {
   void literal(std::string_view word);
   void take_digits();
   bool take_word(std::string_view word);
+  std::optional<uint64_t> take_natural();
   std::optional<double> take_special();
   std::string_view escaped_text(size_t begin);
   void take_escape();

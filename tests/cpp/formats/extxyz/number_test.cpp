@@ -57,19 +57,19 @@ TEST(Number, TakesOneWord) {
   const char* at = line.data();
   const char* const end = at + line.size();
   double value = 0;
-  ASSERT_TRUE(take_real(at, end, value));
+  ASSERT_TRUE(take_real(at, end, end, value));
   EXPECT_EQ(value, 1.5);
   EXPECT_EQ(*at, ' ');
-  EXPECT_FALSE(take_real(at, end, value));  // a space is not a number
+  EXPECT_FALSE(take_real(at, end, end, value));  // a space is not a number
   ++at;
-  ASSERT_TRUE(take_real(at, end, value));
+  ASSERT_TRUE(take_real(at, end, end, value));
   EXPECT_EQ(value, 2);
   ++at;
-  ASSERT_TRUE(take_real(at, end, value));
+  ASSERT_TRUE(take_real(at, end, end, value));
   EXPECT_EQ(value, 30);
   ++at;
   const char* const before = at;
-  EXPECT_FALSE(take_real(at, end, value));
+  EXPECT_FALSE(take_real(at, end, end, value));
   EXPECT_EQ(at, before);
   EXPECT_EQ(value, 30);
 }

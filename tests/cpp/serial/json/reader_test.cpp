@@ -199,8 +199,34 @@ TEST(JsonReader, ListsOfReals) {
   EXPECT_EQ(read("[]"), std::vector<double>());
   EXPECT_EQ(read(" [ 1 , -2.5e-3,0,18446744073709551615 ] "),
             (std::vector<double>{1, -2.5e-3, 0, 18446744073709551615.0}));
-  for (const std::string_view text : {"[1.]", "[.5]", "[-]", "[inf]", "[nan]", "[1e400]", "[0x1]", "[1,]", "[1 2]", "[",
-                                      "[1", "[\"1\"]", "[01]", "[+1]"}) {
+  EXPECT_EQ(
+      read("[0.1, -10.30000000000000004, 1.5,2.1 , 0.0, 7, 1e-05, 123456.75, 3.3]                                  "),
+      (std::vector<double>{0.1, -10.3, 1.5, 2.1, 0, 7, 1e-5, 123456.75, 3.3}));
+  for (const std::string_view text :
+       {"[1.]", "[.5]", "[0.1, ]                                 ", "[-]", "[inf]", "[nan]", "[1e400]", "[0x1]", "[1,]",
+        "[1 2]", "[", "[1", "[\"1\"]", "[01]", "[+1]"}) {
+    EXPECT_THROW(read(text), CorruptFileError) << text;
+  }
+}
+
+TEST(JsonReader, RunsOfNaturals) {
+  const auto read = [](std::string_view text) {
+    JsonReader reader(as_bytes(text));
+    std::vector<int64_t> values;
+    for (auto items = reader.enter_list(); reader.next_item(items);) {
+      if (reader.append_naturals(values)) continue;
+      const Number number = reader.number();
+      const auto* const negative = std::get_if<int64_t>(&number);
+      values.push_back(negative == nullptr ? -1000 : *negative);
+    }
+    reader.finish();
+    return values;
+  };
+  EXPECT_EQ(read("[]"), std::vector<int64_t>());
+  EXPECT_EQ(read("[1, 20,3 , 0]"), (std::vector<int64_t>{1, 20, 3, 0}));
+  EXPECT_EQ(read("[1, -2, 3, 4.5, 123456789012345678, 1234567890123456789]"),
+            (std::vector<int64_t>{1, -2, 3, -1000, 123456789012345678, -1000}));
+  for (const std::string_view text : {"[1, ]", "[01]", "[1 2]", "[1, x]", "[1, 2"}) {
     EXPECT_THROW(read(text), CorruptFileError) << text;
   }
 }
