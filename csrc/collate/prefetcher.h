@@ -1,6 +1,8 @@
 // Prefetcher, which makes batches ahead of their use, each on one thread.
 #pragma once
 
+#include <c10/core/InferenceMode.h>
+
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -17,7 +19,8 @@
 namespace atompack::collate {
 
 // Returns batches in the order in which they were requested. At most `max_ready` batches are made and not taken; the
-// items of requests beyond them are announced, so that their bytes are fetched in the meantime.
+// items of requests beyond them are announced, so that their bytes are fetched in the meantime. While batches take less
+// time than to hand them over to another thread, take() makes them.
 class Prefetcher {
  public:
   Prefetcher(std::shared_ptr<const Batcher> batcher, unsigned n_threads, size_t max_ready, ArenaKind kind)
@@ -65,10 +68,17 @@ class Prefetcher {
     std::vector<int64_t> indices;
   };
 
-  void make(Task& task, ArenaKind kind) const {
+  // Half of it is what handing over a batch costs the thread that takes it.
+  static constexpr std::chrono::microseconds kQuick{32};
+
+  void make(Task& task, ArenaKind kind) {
+    const c10::InferenceMode none(false);  // of the thread that calls take(); batches are equal wherever they are made
+    const auto begun = std::chrono::steady_clock::now();
     const bool is_announced = task.number < n_announced_.load(std::memory_order_relaxed);
     task.batch = is_announced ? batcher_->make_announced(std::move(task.indices), kind, Parallelism::serial)
                               : batcher_->make(std::move(task.indices), kind, Parallelism::serial);
+    const bool is_quick = std::chrono::steady_clock::now() - begun < kQuick;
+    batches_.set_on_demand(is_quick && batcher_->window() <= 1);
   }
 
   void announce(const Announcement& next) {
