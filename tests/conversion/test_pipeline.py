@@ -238,10 +238,13 @@ def write_many(path: Path, n: int) -> None:
         with h5py.File(path, "w") as file:
             for key, value in arrays_of(n * 20).items():
                 file[key] = value
+    elif path.suffix == ".parquet":
+        write_many(path.with_suffix(".npz"), n)
+        convert(path.with_suffix(".npz"), path, progress=False)
     else:
         positions = np.random.default_rng(0).normal(size=(n, 20, 3))
         images: Iterator[ase.Atoms] = (ase.Atoms("H20", positions=p) for p in positions)
-        if path.suffix == ".db":
+        if path.suffix in (".db", ".aselmdb"):
             with ase.db.connect(path, use_lock_file=False) as database:
                 for atoms in images:
                     database.write(atoms)
@@ -253,7 +256,10 @@ def write_many(path: Path, n: int) -> None:
     "suffix",
     [
         ".traj",
-        *(pytest.param(each, marks=pytest.mark.exhaustive) for each in (".db", ".npz", ".h5")),
+        *(
+            pytest.param(each, marks=pytest.mark.exhaustive)
+            for each in (".db", ".npz", ".h5", ".aselmdb", ".parquet")
+        ),
     ],
 )
 def test_memory_does_not_grow_with_the_source(tmp_path: Path, suffix: str) -> None:
