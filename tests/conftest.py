@@ -14,6 +14,11 @@ from pathlib import Path
 
 import pytest
 
+# Before numpy and torch are imported, here and in all processes of the tests: threads that spin
+# while they wait take the cores from other tests, and no matrix is large enough for several.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
 # Worker processes started by spawn get sys.path handed on, so they find these modules too.
 sys.path.insert(0, str(Path(__file__).parent))
 

@@ -23,6 +23,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 @pytest.fixture(scope="session")
 def example(scripts: ScriptServer) -> Callable[..., str]:
     """Runs an example by the name of its file; returns what it prints."""
+    scripts.preload("torch._dynamo", "ase.io", "matplotlib.figure")
 
     def run(name: str, *arguments: object) -> str:
         done = scripts.run(RUNNER, EXAMPLES / name, *map(str, arguments))

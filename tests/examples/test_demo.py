@@ -27,10 +27,11 @@ def test_the_demo(example: Callable[..., str], tmp_path: Path) -> None:
     assert f"\n{target[1]}: " in makefile
 
 
-def test_data_in_double_precision(example: Callable[..., str], tmp_path: Path) -> None:
-    example("02_train.py", "--molecules", 40, "--epochs", 1, "--out", tmp_path)
+def test_data_in_double_precision(
+    example: Callable[..., str], alloys: Path, tmp_path: Path
+) -> None:
     path = tmp_path / "own.atp"
-    apt.convert(tmp_path / "alloys-40-0.atp", path, dtype="float64", progress=False)
+    apt.convert(alloys, path, dtype="float64", progress=False)
     assert "this potential" in example("02_train.py", path, "--epochs", 1, "--out", tmp_path)
 
 

@@ -44,7 +44,7 @@ def methods_of(cls: type) -> Iterator[tuple[str, Any]]:
 @contextmanager
 def counting() -> Iterator[Crossings]:
     """Counts calls of native code while the block runs."""
-    gc.collect()  # or writers of other tests could end in the block
+    gc.disable()  # or writers of other tests could end in the block
     crossings = Crossings()
     replaced: list[tuple[Any, str, Any]] = []
 
@@ -74,6 +74,7 @@ def counting() -> Iterator[Crossings]:
     finally:
         for owner, name, old in reversed(replaced):
             setattr(owner, name, old)
+        gc.enable()
 
 
 @pytest.fixture(scope="module")

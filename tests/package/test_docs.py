@@ -61,6 +61,7 @@ def documents() -> list[tuple[str, list[Block]]]:
 def test_blocks_run_as_written(
     page: str, blocks: list[Block], tmp_path: Path, scripts: ScriptServer
 ) -> None:
+    scripts.preload("torch._dynamo", "ase.io")
     told = [page, *((b.line, b.language, b.code) for b in blocks)]
     done = scripts.run(RUNNER, tmp_path, json.dumps(told))
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-6000:]

@@ -6,13 +6,22 @@ import ast
 import inspect
 import pickle
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from processes.client import ScriptServer
 from reference.commands import python
 
 import atompack_torch as apt
+
+
+@pytest.fixture(scope="module")
+def with_torch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ScriptServer]:
+    """Runs scripts in processes that have imported torch, and nothing of this package."""
+    with ScriptServer(tmp_path_factory.mktemp("scripts"), ["torch"]) as server:
+        yield server
 
 
 def test_public_names() -> None:
@@ -29,7 +38,7 @@ def test_types_are_shipped() -> None:
     assert (folder / "_C.pyi").is_file()
 
 
-def test_import_starts_no_threads_and_opens_no_files() -> None:
+def test_import_starts_no_threads_and_opens_no_files(with_torch: ScriptServer) -> None:
     script = (
         "import os, torch\n"
         "before = len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd'))\n"
@@ -37,7 +46,7 @@ def test_import_starts_no_threads_and_opens_no_files() -> None:
         "after = len(os.listdir('/proc/self/task')), len(os.listdir('/proc/self/fd'))\n"
         "assert before == after, (before, after)\n"
     )
-    done = python("-c", script)
+    done = with_torch.run(script)
     assert done.returncode == 0, done.stderr
 
 
@@ -112,13 +121,12 @@ def test_first_use_from_many_threads() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_pickles_bring_their_collation_along(tmp_path: Path) -> None:
-    """In a process that imports nothing but what a pickle names."""
+def test_pickles_bring_their_collation_along(tmp_path: Path, with_torch: ScriptServer) -> None:
+    """In a process that imports nothing of the package but what a pickle names."""
     molecule = apt.Molecule([[0.0, 0, 0]], [1])
     for value in (molecule, apt.collate([molecule])):
         (tmp_path / "items.pickle").write_bytes(pickle.dumps([value] * 2))
-        done = python(
-            "-c",
+        done = with_torch.run(
             "import pickle, torch.utils.data as data\n"
             f"items = pickle.load(open({str(tmp_path / 'items.pickle')!r}, 'rb'))\n"
             "(batch,) = data.DataLoader(items, batch_size=2)\n"
@@ -127,10 +135,9 @@ def test_pickles_bring_their_collation_along(tmp_path: Path) -> None:
         assert (done.stdout, done.stderr) == ("MoleculeBatch 2\n", "")
 
 
-def test_data_sets_register_how_their_batches_travel() -> None:
+def test_data_sets_register_how_their_batches_travel(with_torch: ScriptServer) -> None:
     """Even where only a pickle, or the module itself, brings the class."""
-    done = python(
-        "-c",
+    done = with_torch.run(
         "from multiprocessing.reduction import ForkingPickler\n"
         "from atompack_torch.formats.atp.dataset import AtpDataset\n"
         "from atompack_torch.batch.molecule_batch import MoleculeBatch\n"
@@ -172,9 +179,11 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("case", BROKEN)
-def test_an_installation_that_does_not_work_says_what_to_do(case: str) -> None:
+def test_an_installation_that_does_not_work_says_what_to_do(
+    case: str, with_torch: ScriptServer
+) -> None:
     before, expected = BROKEN[case]
-    done = python("-c", before + "import atompack_torch\natompack_torch.AtpDataset\n")
+    done = with_torch.run(before + "import atompack_torch\natompack_torch.AtpDataset\n")
     assert done.returncode == 1
     (last,) = done.stderr.strip().splitlines()[-1:]
     assert last.startswith("ImportError: ")

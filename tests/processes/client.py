@@ -80,9 +80,11 @@ class Script:
 
 
 class ScriptServer:
-    """One long-lived process whose forks run scripts; it imports ``preloaded`` modules, too."""
+    """One long-lived process, which imports the ``preloaded`` modules; its forks run scripts."""
 
-    def __init__(self, folder: Path, preloaded: Sequence[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, preloaded: Sequence[str] = ("torch", "atompack_torch")
+    ) -> None:
         self._outputs = (str(folder / str(i)) for i in itertools.count())
         self._process = subprocess.Popen(
             [sys.executable, str(SERVER), *preloaded], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -112,6 +114,10 @@ class ScriptServer:
         if not readable.poll(SECONDS * 1000):
             raise TimeoutError(f"no answer in {SECONDS} s")
         return pickle.load(self._process.stdout)
+
+    def preload(self, *modules: str) -> None:
+        """Imports what many scripts need, once for all later ones."""
+        assert self.ask("import", *modules) == [*modules]
 
     def start(self, script: str, *arguments: str | Path) -> Script:
         """Begins a script."""

@@ -13,11 +13,6 @@ import sys
 import traceback
 from pathlib import Path
 
-import numpy as np  # noqa: F401
-import torch  # noqa: F401
-
-import atompack_torch  # noqa: F401
-
 
 def start(script: str, arguments: list[str], output: str) -> int:
     """Runs a script in a fork; returns its process id."""
@@ -57,6 +52,8 @@ def main() -> None:
             return
         if action == "start":
             answer = start(*arguments)
+        elif action == "import":
+            answer = [importlib.import_module(module).__name__ for module in arguments]
         else:
             answer = os.waitstatus_to_exitcode(os.waitpid(*arguments, 0)[1])
         pickle.dump(answer, answers)

@@ -29,6 +29,8 @@ import atompack_torch as apt
 N = 3
 _TOGETHER = 8  # faults in one process
 PRELOADED = (
+    "torch",
+    "atompack_torch",
     "soak.faults",
     "ase.db",
     "h5py",

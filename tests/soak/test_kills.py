@@ -1,4 +1,4 @@
-"""Kills of every writer at random times, 200 in all; ``make soak`` continues with the same."""
+"""Kills of every writer at random times, 100 in all; ``make soak`` continues with the same."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from soak.growing_writers import GROWING
 from soak.killing import GrowingWriter, KilledWriter
 from soak.writers import PRELOADED, WRITERS
 
-N_KILLS = 200
+N_KILLS = 100
 
 
 def share(number: int) -> int:
@@ -61,5 +61,5 @@ def test_reads_beside_a_writer(
 def test_all_kills() -> None:
     shares = [share(number) for number in range(len(WRITERS))]
     assert sum(shares) == N_KILLS
-    assert min(shares) > 1
+    assert min(shares) > 0
     assert len({kind.name for kind in WRITERS}) == len(WRITERS)

@@ -10,6 +10,16 @@ from soak.publishing_writers import PUBLISHING
 WRITERS: list[type[KilledWriter]] = [*GROWING, *PUBLISHING, CacheBuilding]
 # Modules whose import would take most of a script's time.
 PRELOADED = (
-    *("soak.writers", "ase.db", "ase.io", "h5py", "lmdb", "netCDF4", "pyarrow.parquet"),
+    *(
+        "torch",
+        "atompack_torch",
+        "soak.writers",
+        "ase.db",
+        "ase.io",
+        "h5py",
+        "lmdb",
+        "netCDF4",
+        "pyarrow.parquet",
+    ),
     *("xarray", "zarr"),
 )

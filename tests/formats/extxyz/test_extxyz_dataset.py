@@ -8,8 +8,6 @@ import lzma
 import os
 import pickle
 import random
-import subprocess
-import sys
 import tempfile
 import warnings
 from collections.abc import Callable
@@ -22,6 +20,7 @@ import numpy as np
 import pytest
 import torch
 from ase.calculators.singlepoint import SinglePointCalculator
+from processes.client import ScriptServer
 from reference.batches import assert_same_batches
 from torch.utils.data import DataLoader
 
@@ -348,7 +347,7 @@ def test_too_many_keys(tmp_path: Path) -> None:
         convert(path, tmp_path / "x.atp", progress=False, on_error="skip")
 
 
-def test_more_files_than_descriptors(tmp_path: Path) -> None:
+def test_more_files_than_descriptors(tmp_path: Path, scripts: ScriptServer) -> None:
     for i in range(150):
         (tmp_path / f"{i}.xyz").write_text(frame("energy=1", *ATOMS))
     code = (
@@ -359,8 +358,7 @@ def test_more_files_than_descriptors(tmp_path: Path) -> None:
     )
 
     def output(hard: int) -> str:
-        command = [sys.executable, "-c", code, str(tmp_path), str(hard)]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+        return scripts.run(code, tmp_path, str(hard)).stdout
 
     assert output(4096) == "150.0\n"
     assert "too many open files: raise the limit (`ulimit -n`)" in output(128)
