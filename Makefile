@@ -13,6 +13,8 @@ ifeq ($(TRAINERS),all)
 override TRAINERS := $(patsubst tests/trainers/environments/%.txt,%,$(wildcard tests/trainers/environments/*.txt))
 endif
 TIDY ?= base|threads|io|codec
+# By its name everywhere: what is compiled for one target serves the others then.
+export CXX
 PYTEST_ARGS ?=
 # Newer compilers than those of CI warn of more, and users cannot mend that.
 ifdef CI
@@ -76,12 +78,14 @@ build/demo/alloys.atp: examples/alloys.py | $(DONE)/extra-demo
 	@$(PY) examples/alloys.py $@
 
 .PHONY: test
-test: cpp-test $(DONE)/extra-test  ## run the unit, damage and docs tests, C++ and Python
+test: $(DONE)/extension  ## run the unit, damage and docs tests, C++ and Python
+	@$(MAKE) -s -j2 cpp-test $(DONE)/extra-test  # pip uses one core, the compiler the others
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal $(PYTEST_ARGS)
 
 # Without what starts processes or runs for seconds (`slow`), and without the folders that write files in other formats.
 .PHONY: check
-check: cpp-test $(DONE)/extra-test  ## run the C++ tests and the quick ones of Python, in a few minutes
+check: $(DONE)/extension  ## run the C++ tests and the quick ones of Python, in a few minutes
+	@$(MAKE) -s -j2 cpp-test $(DONE)/extra-test
 	@$(PY) -m pytest -q -n auto --maxprocesses 8 --dist worksteal -m 'not slow and not exhaustive' $(PYTEST_ARGS) \
 	  tests/batch tests/datasets tests/display tests/fixtures tests/formats tests/ops
 
@@ -235,9 +239,22 @@ $(DONE)/build-tools: $(DONE)/python
 	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja)
 	@touch $@
 
+# What needs no torch is compiled while pip installs torch and what `make demo` needs, on the cores that pip leaves idle.
+# In the folder of the package: its build finds these objects, and configures from the start, with the extension.
+$(DONE)/core: $(DONE)/build-tools
+	$(call quietly,Compiling what needs no torch,\
+	  $(CMAKE) -S . -B $(PACKAGE) $(NINJA) -DATOMPACK_BUILD_EXTENSION=OFF -DATOMPACK_BUILD_TESTS=OFF && \
+	  nice $(CMAKE) --build $(PACKAGE) && rm $(PACKAGE)/CMakeCache.txt)
+	@touch $@
+
+$(DONE)/torch-and-core: $(DONE)/build-tools
+	@$(MAKE) -s -j2 $(DONE)/torch $(if $(wildcard $(PACKAGE)/CMakeInit.txt),,$(DONE)/core) \
+	  $(if $(filter demo,$(MAKECMDGOALS)),$(DONE)/extra-demo)
+	@touch $@
+
 # Dated from its start: a source that is saved during the build is newer. Bytecode is written before it, because the
 # first import would otherwise change the folders.
-$(DONE)/extension: $(DONE)/torch $(DONE)/build-tools $(BUILD_FILES)
+$(DONE)/extension: $(DONE)/torch-and-core $(BUILD_FILES)
 	@$(PY) -m compileall -q atompack_torch
 	@touch $@.started
 	$(call quietly,Building the package (minutes the first time),$(PIP_INSTALL) --no-build-isolation --config-settings build-dir=$(PACKAGE) -e .)
