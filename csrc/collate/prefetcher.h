@@ -1,8 +1,6 @@
 // Prefetcher, which makes batches ahead of their use, each on one thread.
 #pragma once
 
-#include <c10/core/InferenceMode.h>
-
 #include <atomic>
 #include <chrono>
 #include <cstdint>
@@ -19,8 +17,7 @@
 namespace atompack::collate {
 
 // Returns batches in the order in which they were requested. At most `max_ready` batches are made and not taken; the
-// items of requests beyond them are announced, so that their bytes are fetched in the meantime. Where all batches take
-// less time than to hand them over to another thread, take() makes them.
+// items of requests beyond them are announced, so that their bytes are fetched in the meantime.
 class Prefetcher {
  public:
   Prefetcher(std::shared_ptr<const Batcher> batcher, unsigned n_threads, size_t max_ready, ArenaKind kind)
@@ -68,21 +65,10 @@ class Prefetcher {
     std::vector<int64_t> indices;
   };
 
-  // Half of it is what handing over a batch costs the thread that takes it.
-  static constexpr std::chrono::microseconds kQuick{32};
-  // Quick ones in a row before that: where some batches wait for a disk, threads make all of them.
-  static constexpr uint64_t kManyQuick = 32;
-
-  void make(Task& task, ArenaKind kind) {
-    const c10::InferenceMode none(false);  // of the thread that calls take(); batches are equal wherever they are made
-    const auto begun = std::chrono::steady_clock::now();
+  void make(Task& task, ArenaKind kind) const {
     const bool is_announced = task.number < n_announced_.load(std::memory_order_relaxed);
     task.batch = is_announced ? batcher_->make_announced(std::move(task.indices), kind, Parallelism::serial)
                               : batcher_->make(std::move(task.indices), kind, Parallelism::serial);
-    const bool is_quick = std::chrono::steady_clock::now() - begun < kQuick;
-    const uint64_t n_quick = is_quick ? n_quick_.fetch_add(1, std::memory_order_relaxed) + 1 : 0;
-    if (!is_quick) n_quick_.store(0, std::memory_order_relaxed);
-    batches_.set_on_demand(n_quick >= kManyQuick && batcher_->window() <= 1);
   }
 
   void announce(const Announcement& next) {
@@ -98,7 +84,6 @@ class Prefetcher {
   size_t max_ready_;
   uint64_t n_submitted_ = 0;
   std::atomic<uint64_t> n_announced_{0};    // number of the last request that was announced, plus one
-  std::atomic<uint64_t> n_quick_{0};        // batches since the last one that was not quick
   std::deque<size_t> sizes_;                // of the requests, and some that were taken
   size_t n_items_ = 0;                      // their sum
   threads::OrderedPipeline<Task> batches_;  // last members: their threads use the others

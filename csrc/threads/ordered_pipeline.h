@@ -27,8 +27,7 @@ namespace atompack::threads {
 // - `finish` runs on the same threads for one task at a time, in the order of push(). The first failure of a step stops
 //   the pipeline: push() and drain() throw it until resume(), which runs the failed steps again. No task is lost.
 // - or, without `finish`, take() returns the tasks in the order of push(). A failure of `work` is thrown by the take()
-//   of that task and stops nothing. Only the oldest `max_ready` tasks are worked on. While the pipeline is on demand,
-//   the threads begin no task, and take() does the work itself.
+//   of that task and stops nothing. Only the oldest `max_ready` tasks are worked on.
 // Memory is bounded: push() blocks while the tasks in the pipeline cost more than `capacity`; a single task may cost
 // more. All calls are thread-safe. The threads do not survive a fork: in the child every call throws, and destruction
 // leaves the parent's threads alone.
@@ -50,12 +49,9 @@ class OrderedPipeline {
   void push(Task& task, uint64_t cost = 0);
   void push(Task&& task, uint64_t cost = 0) { push(task, cost); }
 
-  // Returns the oldest task; nullopt if the work of a thread on it takes longer than `patience`. Concurrent callers get
-  // different tasks. InternalError if there is no task.
+  // Returns the oldest task; nullopt if its work takes longer than `patience`. Concurrent callers get different tasks.
+  // InternalError if there is no task.
   std::optional<Task> take(std::chrono::milliseconds patience);
-
-  // Chooses who works on tasks that have not begun, for pipelines without `finish`.
-  void set_on_demand(bool on_demand);
 
   // Waits until all tasks are finished.
   void drain();
@@ -97,7 +93,7 @@ class OrderedPipeline {
     std::vector<Task> spares;
     uint64_t total_cost = 0;
     size_t n_running = 0;
-    bool paused = false, stopped = false, on_demand = false;
+    bool paused = false, stopped = false;
     std::exception_ptr failure;  // with `finish`
     std::vector<std::thread> threads;
 
@@ -150,7 +146,7 @@ void OrderedPipeline<Task>::push(Task& task, uint64_t cost) {
   shared.step_done.wait(
       lock, [&] { return shared.failure || shared.slots.empty() || shared.total_cost + cost <= shared.capacity; });
   shared.throw_failure();
-  if (!shared.on_demand) shared.start_thread_for(shared.slots.size() + 1);
+  shared.start_thread_for(shared.slots.size() + 1);
   Slot& slot = shared.slots.emplace_back();
   if (!shared.spares.empty()) {
     slot.task = std::move(shared.spares.back());
@@ -159,9 +155,8 @@ void OrderedPipeline<Task>::push(Task& task, uint64_t cost) {
   std::swap(slot.task, task);
   slot.cost = cost;
   shared.total_cost += cost;
-  const bool is_for_threads = !shared.on_demand;
   lock.unlock();
-  if (is_for_threads) shared.step_ready.notify_one();
+  shared.step_ready.notify_one();
 }
 
 template <typename Task>
@@ -170,34 +165,18 @@ std::optional<Task> OrderedPipeline<Task>::take(std::chrono::milliseconds patien
   std::unique_lock lock(shared.mutex);
   auto& slots = shared.slots;
   if (slots.empty()) throw InternalError("pipeline: no task to take");
-  const bool is_there = shared.step_done.wait_for(lock, patience, [&] {
-    if (slots.empty()) return false;
-    const Stage stage = slots.front().stage;
-    return stage == Stage::worked || (shared.on_demand && stage == Stage::pushed);
-  });
+  const bool is_there =
+      shared.step_done.wait_for(lock, patience, [&] { return !slots.empty() && slots.front().stage == Stage::worked; });
   if (!is_there) return std::nullopt;
   Slot slot = std::move(slots.front());
   slots.pop_front();
   shared.total_cost -= slot.cost;
-  const bool has_more_work = !shared.on_demand && slots.size() >= shared.max_ready;
+  const bool has_more_work = slots.size() >= shared.max_ready;
   lock.unlock();
   if (has_more_work) shared.step_ready.notify_one();
   shared.step_done.notify_all();  // the next task may be another caller's, and there is room to push
-  if (slot.stage == Stage::pushed) shared.work(slot.task);
   if (slot.failure) std::rethrow_exception(slot.failure);
   return std::move(slot.task);
-}
-
-template <typename Task>
-void OrderedPipeline<Task>::set_on_demand(bool on_demand) {
-  Shared& shared = this->shared();
-  {
-    const std::lock_guard lock(shared.mutex);
-    if (std::exchange(shared.on_demand, on_demand) == on_demand) return;
-    if (!on_demand) shared.start_thread_for(shared.slots.size());
-  }
-  shared.step_ready.notify_all();
-  shared.step_done.notify_all();
 }
 
 template <typename Task>
@@ -256,7 +235,7 @@ void OrderedPipeline<Task>::Shared::start_thread_for(size_t n_tasks) {
 // Returns the first slot with a step to run; finishing comes first, since that frees memory.
 template <typename Task>
 typename OrderedPipeline<Task>::Slot* OrderedPipeline<Task>::Shared::next() {
-  if (failure || paused || on_demand || slots.empty()) return nullptr;
+  if (failure || paused || slots.empty()) return nullptr;
   if (finish && slots.front().stage == Stage::worked) return &slots.front();
   const auto end = slots.begin() + static_cast<std::ptrdiff_t>(std::min(slots.size(), max_ready));
   const auto found = std::ranges::find(slots.begin(), end, Stage::pushed, &Slot::stage);

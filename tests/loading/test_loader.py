@@ -65,16 +65,6 @@ def test_equal_to_the_data_set(dataset: apt.AtpDataset, threads: int, size: int)
         assert_same_batch(batch, dataset.batch(range(k * size, min(N, (k + 1) * size))))
 
 
-def test_batches_are_alike_whichever_thread_makes_them(dataset: apt.AtpDataset) -> None:
-    """Some are made on the thread that takes them; inference mode is a property of threads."""
-    with torch.inference_mode():
-        batches = list(apt.Loader(apt.ResidentDataset(dataset), 1))
-    assert len(batches) == N
-    assert not any(
-        tensor.is_inference() for batch in batches for tensor in (batch.positions, batch.ptr)
-    )
-
-
 @pytest.mark.parametrize("drop_last", [False, True])
 @pytest.mark.parametrize("size", [N, N + 1, 1 << 70])
 def test_batches_larger_than_the_dataset(

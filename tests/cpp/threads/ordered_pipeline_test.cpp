@@ -136,56 +136,6 @@ TEST(TakingPipeline, ACallerWhoTakesWakesTheNext) {
   EXPECT_EQ((std::set{first.get()->number, second.get()->number}), (std::set{1, 2}));
 }
 
-TEST(TakingPipeline, OnDemandTheCallerWorks) {
-  std::vector<std::thread::id> workers;
-  Pipeline pipeline(2, [&](Task& task) {
-    workers.push_back(std::this_thread::get_id());
-    task.number == 1 ? throw FieldError("no such value") : make(task);
-  });
-  pipeline.set_on_demand(true);
-  push(pipeline, 0, 4);
-  EXPECT_EQ(take_one(pipeline), repeated(0));
-  EXPECT_THROW(take_one(pipeline), FieldError);
-  EXPECT_EQ(pipeline.size(), 2U);
-  EXPECT_EQ(workers, std::vector(2, std::this_thread::get_id()));
-  pipeline.set_on_demand(false);
-  EXPECT_EQ(take_one(pipeline), repeated(2));
-  EXPECT_EQ(take_one(pipeline), repeated(3));
-  EXPECT_NE(workers.back(), std::this_thread::get_id());
-}
-
-TEST(TakingPipeline, ACallerWhoWaitsWorksOnceItIsOnDemand) {
-  std::atomic<bool> may_go = false;
-  Pipeline pipeline(1, [&](Task& task) {
-    if (task.number == 0) may_go.wait(false);
-    make(task);
-  });
-  push(pipeline, 0, 2);
-  const auto take = [&] { return pipeline.take(300s); };
-  auto first = std::async(std::launch::async, take), second = std::async(std::launch::async, take);
-  std::this_thread::sleep_for(20ms);
-  pipeline.set_on_demand(true);
-  may_go = true;
-  may_go.notify_all();
-  const auto limit = std::chrono::steady_clock::now() + 200s;
-  ASSERT_EQ(first.wait_until(limit), std::future_status::ready);
-  ASSERT_EQ(second.wait_until(limit), std::future_status::ready);
-}
-
-// However often that changes: nothing is lost, nothing waits forever, and the order stays.
-TEST(TakingPipeline, OnDemandAtAnyTime) {
-  std::atomic<int> n_made{0};
-  Pipeline pipeline(2, [&](Task& task) {
-    make(task);
-    pipeline.set_on_demand(++n_made % 5 < 2);
-  });
-  push(pipeline, 0, 4);
-  for (int n = 0; n < 5000; ++n) {
-    ASSERT_EQ(take_one(pipeline), repeated(n));
-    pipeline.push({n + 4});
-  }
-}
-
 // However far the threads are: nothing is lost, nothing waits forever, nothing is used after it is gone.
 TEST(TakingPipeline, StopsAtAnyTime) {
   std::mt19937 random(0);
