@@ -63,7 +63,7 @@ TEST(AdaptiveParallelism, EachThreadHasItsShare) {
   pace.record({1e6, 1e6}, kWork, 1);
   for (int i = 0; i < 3; ++i) pace.advised_threads(kWork, 64);
   EXPECT_EQ(pace.advised_threads(kWork, 64), 1) << "the fourth, to know the pace";
-  EXPECT_EQ(pace.advised_threads(kWork, 64), 6);
+  EXPECT_EQ(pace.advised_threads(kWork, 64), static_cast<int64_t>(1e6 / AdaptiveParallelism::kMinShare));
   EXPECT_EQ(pace.advised_threads(10 * kWork, 64), 64);
 }
 
