@@ -85,18 +85,20 @@ class Augment:
             )
         checked_integer("seed", self.seed, 0)
 
-    def renamed(self, names: Mapping[str, str]) -> Augment:
-        """Returns the same options for fields that have different names.
 
-        Args:
-            names: name of a field here → its other name.
+def rename_fields(augment: Augment, names: Mapping[str, str]) -> Augment:
+    """Returns the same options for fields that have different names.
 
-        Returns:
-            The options.
-        """
-        fields = {"vectors": self.vectors, "tensors": self.tensors}
-        changed = {option: [names.get(key, key) for key in keys] for option, keys in fields.items()}
-        return replace(self, **changed)  # type: ignore[arg-type]
+    Args:
+        augment: the options.
+        names: name of a field here → its other name.
+
+    Returns:
+        The options.
+    """
+    fields = {"vectors": augment.vectors, "tensors": augment.tensors}
+    changed = {option: [names.get(key, key) for key in keys] for option, keys in fields.items()}
+    return replace(augment, **changed)  # type: ignore[arg-type]
 
 
 def warn_of_fields(

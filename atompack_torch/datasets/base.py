@@ -293,11 +293,6 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return self.n_atoms
 
     @property
-    def samples_forces(self) -> bool:
-        """True if ``force_subset`` leaves some molecules without their forces."""
-        return self._forces is not None
-
-    @property
     def _resamples(self) -> bool:
         return self._forces is not None and self._forces.resample
 
@@ -738,3 +733,8 @@ def _describe(table: FieldTable, declared: Iterable[FieldId], request: Request) 
     infos = STRUCTURE_INFO | edge_infos | outputs | fields
     mask_rows = {name: row for row, name in enumerate(names)}
     return [*STRUCTURE, *edges, *outputs, *names], infos, mask_rows
+
+
+def samples_forces(dataset: MoleculeDataset) -> bool:
+    """True if ``force_subset`` leaves some molecules of a dataset without their forces."""
+    return dataset._forces is not None

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.base import MoleculeDataset
+from atompack_torch.datasets.base import MoleculeDataset, samples_forces
 from atompack_torch.datasets.request import place_of
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -211,7 +211,7 @@ def with_labels(dataset: Dataset, names: Sequence[str]) -> Dataset:
     """
     if not names:
         return dataset
-    if "forces" in names and dataset.samples_forces:  # again among the molecules that are left
+    if "forces" in names and samples_forces(dataset):  # again among the molecules that are left
         raise FieldError(
             f"{place_of(dataset)}: force_subset: the losses of this trainer need the forces of all "
             "molecules: leave it out"

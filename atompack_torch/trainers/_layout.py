@@ -13,7 +13,7 @@ from torch import Tensor
 
 from atompack_torch.batch.collated_fields import contents_of
 from atompack_torch.batch.molecule_batch import MoleculeBatch
-from atompack_torch.datasets.augment import Augment
+from atompack_torch.datasets.augment import Augment, rename_fields
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.neighbors import NeighborList
 from atompack_torch.datasets.options import Transform
@@ -197,7 +197,7 @@ def _open_renamed(data: Data, key_map: dict[str, str], options: dict[str, Any]) 
         if isinstance(names := asked.get(option), (list, tuple)):
             asked[option] = [stored.get(name, name) for name in names]
     if isinstance(augment := asked.get("augment"), Augment):
-        asked["augment"] = augment.renamed(stored)
+        asked["augment"] = rename_fields(augment, stored)
     if isinstance(casts := asked.get("dtype"), Mapping):
         asked["dtype"] = {stored.get(name, name): dtype for name, dtype in casts.items()}
     plain = open_dataset(data, **asked)

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import torch
 
+from atompack_torch.datasets.augment import rename_fields
 from atompack_torch.datasets.base import MoleculeDataset
 from atompack_torch.datasets.mixture import MixtureDataset
 from atompack_torch.datasets.request import declared_fields, place_of
@@ -79,7 +80,7 @@ def _renamed(dataset: MoleculeDataset, key_map: Mapping[str, str]) -> MoleculeDa
         dtype={here.get(name, name): wanted for name, wanted in dtype.items()}
         if isinstance(dtype, Mapping)
         else dtype,
-        augment=None if augment is None else augment.renamed(here),
+        augment=None if augment is None else rename_fields(augment, here),
     )
     part = dataset.with_request(request)
     if isinstance(part, MixtureDataset):
