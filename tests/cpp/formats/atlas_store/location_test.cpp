@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "formats/array_file/gathered.h"
+#include "formats/atlas_store/flush.h"
 #include "formats/atlas_store/scenario.h"
 #include "formats/atlas_store/store.h"
 #include "formats/atlas_store/store_state.h"
