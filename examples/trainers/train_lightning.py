@@ -87,6 +87,7 @@ def main() -> None:
     parser.add_argument("--out", default="lightning", help="folder of the checkpoints")
     args = parser.parse_args()
 
+    lightning.seed_everything(0, verbose=False)
     data = DataModule(
         args.train,
         args.val,

@@ -30,6 +30,7 @@ def main() -> None:
     parser.add_argument("--resume", help="a checkpoint, also from inside an epoch")
     args = parser.parse_args()
 
+    lightning.seed_everything(0, verbose=False)
     statistics = apt.open(args.train).statistics()
     elements = tuple(chemical_symbols[number] for number in statistics.elements)
     energies = statistics.reference_energies.energies  # a fitted energy for each element
