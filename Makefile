@@ -27,7 +27,9 @@ DEBIAN := g++ make pkg-config ccache libhdf5-dev libzstd-dev liblz4-dev zlib1g-d
 DEBIAN_PYTHON := python3 python3-venv python3-dev
 
 PY := .venv/bin/python
-PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --root-user-action ignore
+# Python compiles what is imported, and keeps it; pip would compile all of torch, twice the time of unpacking it.
+PIP_INSTALL := $(PY) -m pip install --disable-pip-version-check --root-user-action ignore --no-compile
+unexport PYTHONDONTWRITEBYTECODE
 CMAKE := .venv/bin/cmake
 NINJA := -G Ninja -DCMAKE_MAKE_PROGRAM="$(CURDIR)/.venv/bin/ninja"
 DONE := .venv/done
