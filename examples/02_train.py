@@ -111,7 +111,7 @@ def main() -> None:
     path = options.path or alloys.ensure(made, options.molecules, options.seed)
 
     # missing="error": a molecule without one of these labels raises instead of giving NaN.
-    neighbors = apt.NeighborList(CUTOFF, vectors=True)
+    neighbors = apt.NeighborList(CUTOFF, full=False, vectors=True)
     dataset = apt.AtpDataset(
         path, fields=FIELDS, dtype=torch.float32, missing="error", neighbors=neighbors
     )

@@ -135,7 +135,7 @@ def main() -> None:
         alloys.ensure(path, molecules=1000)
     dist.barrier()  # the file exists
 
-    neighbors = apt.NeighborList(CUTOFF, vectors=True)
+    neighbors = apt.NeighborList(CUTOFF, full=False, vectors=True)
     dataset = apt.AtpDataset(
         path, fields=FIELDS, dtype=torch.float32, missing="error", neighbors=neighbors
     )

@@ -118,7 +118,7 @@ def main() -> None:
     path = options.path or alloys.ensure(
         options.out / f"alloys-{options.molecules}-0.atp", options.molecules
     )
-    neighbors = apt.NeighborList(CUTOFF, vectors=True)
+    neighbors = apt.NeighborList(CUTOFF, full=False, vectors=True)
     dataset = apt.AtpDataset(
         path,
         fields=["energy", "forces"],

@@ -13,7 +13,8 @@ class Potential(nn.Module):
     """Energy as a sum over atoms, after two rounds of messages between neighbors.
 
     A message depends only on the distance and the sender, so the energy is invariant under
-    translation and rotation; forces are its exact derivative.
+    translation and rotation; forces are its exact derivative. Batches need each pair of neighbors
+    once, as ``NeighborList(cutoff, full=False, vectors=True)`` lists them.
 
     Args:
         reference: (119,) energy of one atom by atomic number, in eV; the network learns the rest.
@@ -52,8 +53,9 @@ class Potential(nn.Module):
         filters = self.filters(self.radial_basis(distance)).chunk(len(self.gates), 1)
         state = self.embedding(numbers)
         for filter_, gate, update in zip(filters, self.gates, self.updates, strict=True):
-            messages = filter_ * state.index_select(0, j)
-            received = torch.zeros_like(state).index_add_(0, i, messages)
+            received = torch.zeros_like(state)
+            for here, there in ((i, j), (j, i)):  # one filter for both directions of a pair
+                received.index_add_(0, here, filter_ * state.index_select(0, there))
             state = state + update(received * gate(state))
         return self.readout(state).squeeze(-1)
 
