@@ -293,6 +293,10 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         return self.n_atoms
 
     @property
+    def _samples_forces(self) -> bool:
+        return self._forces is not None
+
+    @property
     def _resamples(self) -> bool:
         return self._forces is not None and self._forces.resample
 
@@ -737,4 +741,4 @@ def _describe(table: FieldTable, declared: Iterable[FieldId], request: Request) 
 
 def samples_forces(dataset: MoleculeDataset) -> bool:
     """True if ``force_subset`` leaves some molecules of a dataset without their forces."""
-    return dataset._forces is not None
+    return dataset._samples_forces

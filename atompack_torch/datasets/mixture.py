@@ -185,6 +185,10 @@ class MixtureDataset(MoleculeDataset):
             part.follow_epoch(epoch)
 
     @property
+    def _samples_forces(self) -> bool:
+        return any(part._samples_forces for part in self._parts)
+
+    @property
     def _resamples(self) -> bool:
         return any(part._resamples for part in self._parts)
 

@@ -116,8 +116,9 @@ def test_labels(tmp_path: Path) -> None:
 
 def test_forces_of_some_molecules_are_refused(path: Path) -> None:
     dataset = apt.AtpDataset(path, force_subset=apt.ForceSubset(0.5))
-    with pytest.raises(apt.FieldError, match="force_subset: the losses of this trainer need"):
-        graphpes.loader(dataset, CUTOFF, batch_size=4)
+    for refused in (dataset, apt.MixtureDataset([dataset, dataset])):
+        with pytest.raises(apt.FieldError, match="force_subset: the losses of this trainer need"):
+            graphpes.loader(refused, CUTOFF, batch_size=4)
     (batch,) = graphpes.loader(dataset, CUTOFF, batch_size=len(dataset), properties=["energy"])
     assert torch.isfinite(batch.properties["energy"]).all()
 
