@@ -41,7 +41,7 @@ class Stopwatch {
 // Thread-safe; a lost update does no harm.
 class AdaptiveParallelism {
  public:
-  static constexpr double kMinShare = 100e3;  // nanoseconds
+  static constexpr double kMinShare = 60e3;  // nanoseconds
 
   AdaptiveParallelism() = default;
 
