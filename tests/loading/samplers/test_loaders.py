@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from itertools import chain, islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -19,7 +21,9 @@ from atompack_torch import (
     AtpDataset,
     AtpWriter,
     BlockShuffleSampler,
+    BucketBatchSampler,
     DistributedMoleculeSampler,
+    EqualSizeBatchSampler,
     Molecule,
     MoleculeBatch,
 )
@@ -155,3 +159,34 @@ def test_states_are_plain() -> None:
         torch.save(state, file)
         file.seek(0)
         assert torch.load(file, weights_only=True) == state
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda dataset: AtomBudgetBatchSampler(dataset, 60),
+        lambda dataset: BucketBatchSampler(dataset, 60),
+        lambda dataset: EqualSizeBatchSampler(dataset, 4),
+        lambda dataset: BlockShuffleSampler(dataset, block=2, window=4),
+        lambda dataset: DistributedMoleculeSampler(dataset),
+        lambda dataset: DistributedMoleculeSampler(dataset, weights="charge"),
+    ],
+)
+def test_molecules_that_a_refresh_adds_need_a_new_sampler(
+    tmp_path: Path, make: Callable[[AtpDataset], Any]
+) -> None:
+    molecules = [Molecule(np.zeros((2, 3)), [6, 6], properties={"charge": 1.0})] * 9
+    with AtpWriter(tmp_path / "growing.atp") as writer:
+        writer.write(molecules)
+    dataset = AtpDataset(tmp_path / "growing.atp")
+    sampler = make(dataset)
+    begun, expected = iter(sampler), list(make(dataset))
+    found = [next(begun)]
+    with AtpWriter(tmp_path / "growing.atp", mode="a") as writer:
+        writer.write(molecules[:3])
+    assert list(make(dataset)) == expected  # of the generation that it has open
+    assert dataset.refresh()
+    assert [*found, *begun] == expected
+    with pytest.raises(ValueError, match=r"expected the 9 molecules .* got 12 after refresh"):
+        list(sampler)
+    assert len(list(make(dataset))) >= len(expected)
