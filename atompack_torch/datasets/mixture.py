@@ -159,8 +159,11 @@ class MixtureDataset(MoleculeDataset):
 
     @property
     def counts(self) -> tuple[int, ...]:
-        """Number of molecules from each source in an epoch."""
-        return tuple(self._counts)
+        """Number of molecules from each source in an epoch, or in a subset."""
+        if self._chosen is None:
+            return tuple(self._counts)
+        sources = torch.searchsorted(self._starts, self._chosen, right=True) - 1
+        return tuple(torch.bincount(sources, minlength=len(self._parts)).tolist())
 
     def set_epoch(self, epoch: int) -> None:
         """Selects the molecules of sources that are longer or shorter than their share.
@@ -287,7 +290,7 @@ class MixtureDataset(MoleculeDataset):
         return batch
 
     def __repr__(self) -> str:
-        drawn = zip(self._counts, self._parts, strict=True)
+        drawn = zip(self.counts, self._parts, strict=True)
         shares = ", ".join(
             f"{count} of {part!r}" for count, part in itertools.islice(drawn, _MAX_SHOWN)
         )

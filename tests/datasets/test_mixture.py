@@ -182,6 +182,9 @@ def test_subsets_of_a_mixture(parts: list[apt.AtpDataset]) -> None:
     drawn = [*train[:].energy.tolist(), *test[:].energy.tolist()]
     assert sorted(drawn) == sorted(mixture[:].energy.tolist())
     assert torch.equal(train.n_atoms, train[:].n_atoms)
+    assert train.counts == tuple(torch.bincount(train[:].source, minlength=3).tolist())
+    assert f"{train.counts[0]} of AtpDataset" in repr(train)
+    assert mixture.subset([]).counts == (0, 0, 0)
     mixture.set_epoch(0)
     assert drawn == [*train[:].energy.tolist(), *test[:].energy.tolist()]
     with pytest.raises(ValueError, match="set_epoch: expected the mixture itself"):
