@@ -492,7 +492,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Chooses the draws of ``augment``, and of ``ForceSubset(resample=True)``.
 
         Applies to passes that begin later, in worker processes too. ``Loader`` and the samplers of
-        this package choose the epoch by themselves until this is called.
+        this package choose the epoch by themselves until this is called. Subsets that
+        are made later stay in this epoch, until their own ``set_epoch`` is called.
 
         Args:
             epoch: number of the epoch, at least 0.
@@ -695,8 +696,7 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
     def _copy_in_epoch(self: Self) -> Self:
         """Returns a copy with the same open files, which stays in the present epoch."""
         part = copy.copy(self)
-        if self._clock is not None:
-            part._clock = SharedEpoch(self.current_epoch)
+        part._clock = copy.copy(self._clock)  # its own, from the same epoch
         part._native, part._table = self._native, self._table
         part._needs_process = self._needs_process
         return part

@@ -81,6 +81,9 @@ class MixtureDataset(MoleculeDataset):
         fields = _check_parts(datasets)
         # Not affected by refresh() and set_epoch() of the originals.
         self._parts = tuple(part._copy_for_subset() for part in datasets)
+        for part in self._parts:
+            if part._clock is not None:
+                part._clock.is_chosen = False  # the mixture chooses their epoch
         starts = itertools.accumulate((part._size() for part in self._parts[:-1]), initial=0)
         self._starts = torch.tensor(list(starts))
         self._request = replace(self._parts[0]._request, fields=fields)

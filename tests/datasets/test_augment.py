@@ -314,6 +314,28 @@ def test_mixtures_and_resident_datasets(single: Path, neighbors: Any) -> None:
     assert torch.equal(passed[1], part[:].positions)  # set_epoch(1) was called
 
 
+def test_an_epoch_that_was_chosen_stays_in_subsets(single: Path) -> None:
+    ds = ds_at(single, 3)
+    frozen = ds[:].positions
+    for part in (ds.subset(range(len(ds))), ds.filter("n_atoms > 0"), ds.split([1.0], 0)[0]):
+        whole = part[:]
+        for _ in range(2):
+            assert_same_batch(apt.collate(list(apt.Loader(part, 4))), whole)
+        part.set_epoch(1)
+    assert torch.equal(ds[:].positions, frozen)
+    mixture = apt.MixtureDataset([ds])  # has epochs of its own
+    assert torch.equal(mixture[:].positions, ds_at(single, 0)[:].positions)
+    passed = [apt.collate(list(apt.Loader(mixture, 4))).positions for _ in range(2)]
+    assert torch.equal(*passed)
+    loader = apt.Loader(mixture, 4)
+    first, second = (apt.collate(list(loader)).positions for _ in range(2))
+    assert not torch.equal(first, second)
+    mixture.set_epoch(3)
+    part = mixture.subset(range(4))
+    for _ in range(2):
+        assert torch.equal(apt.collate(list(apt.Loader(part, 4))).positions, mixture[:4].positions)
+
+
 def test_other_formats(single: Path, new_path: NewPath) -> None:
     written = new_path().with_suffix(".extxyz")
     apt.convert(single, written, progress=False)
