@@ -124,7 +124,7 @@ class NeighborList:
 
         Args:
             dataset: a dataset of molecules, a subset or a mixture. Its own ``neighbors``,
-                ``fields``, ``missing`` and ``transform`` are ignored.
+                ``fields``, ``missing``, ``augment`` and ``transform`` are ignored.
             progress: True for a progress bar, or a function that is called with the number of
                 further molecules that are done.
 
