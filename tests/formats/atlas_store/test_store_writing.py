@@ -231,6 +231,21 @@ def test_empty_slices_of_what_is_pending(tmp_path: Path) -> None:
         assert store.read("d", "s", [2]) == []
 
 
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (0, 0)])
+@pytest.mark.parametrize(("dtype", "given"), [("string", object), ("string", "U1"), ("binary", "S1")])
+def test_empty_arrays_of_texts_keep_their_axes(
+    shape: tuple[int, ...], dtype: str, given: Any
+) -> None:
+    with apt.AtlasStore(None, "x") as store:
+        store.create_dataset("d")
+        store.define_array("d", "s", dtype, shape)
+        store.write("d", "s", np.empty(shape, given))
+        store.flush()
+        assert store.read("d", "s") == [[] for _ in range(shape[0])]
+        with pytest.raises(apt.FieldError, match="axes of the slice"):
+            store.write("d", "s", np.empty((0,), given))
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int64", "float32", "float64", "timestamp_ns"])
 def test_values_however_they_lie_in_memory(tmp_path: Path, dtype: str) -> None:
     """In the stored form, in steps, by columns, of the other byte order, of a different type."""
