@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from oracle.atlas_client import AtlasProcess
 from reference.atlas_compare import assert_as_original, assert_as_planned
@@ -27,6 +27,12 @@ def apply(path: Path, operations: Sequence[Operation], mode: str = "a", **option
     with apt.AtlasStore(path, mode, **options) as store:  # type: ignore[arg-type]
         for name, *arguments in operations:
             getattr(store, name)(*arguments)
+
+
+def is_left(path: Path, dataset: str, array: str) -> bool:
+    """Whether the file of an array still holds it for a dataset, which the store may deny."""
+    file = path / array / "data.af"
+    return file.exists() and dataset in apt.ArrayFile(file).names
 
 
 def assert_agreed(path: Path, plan: Plan, atlas_python: AtlasProcess) -> None:
@@ -56,6 +62,7 @@ def test_metadata_forms(atlas_python: AtlasProcess, tmp_path: Path, form: str) -
     codec=st.sampled_from(CODECS),
     is_ours=st.booleans(),
 )
+@example(seed=1 << 30, turns=["theirs", "we compact", "theirs"], codec="zstd", is_ours=False)
 def test_changed_by_turns(
     atlas_python: AtlasProcess,
     tmp_path_factory: pytest.TempPathFactory,
@@ -80,9 +87,9 @@ def test_changed_by_turns(
         else:
             if turn == "we compact":
                 apply(path, [("compact",)])
-                # The original leaves some deleted arrays, and panics where one comes back with
-                # a different number of axes.
-                plan.deleted.clear()
+                # The original leaves some deleted arrays in their files, and refuses to define
+                # those again, or panics where one comes back with a different number of axes.
+                plan.deleted = {pair for pair in plan.deleted if is_left(path, *pair)}
             else:
                 atlas_python.apply(path, [("compact",)])
         assert_agreed(path, plan, atlas_python)
@@ -232,7 +239,9 @@ def test_empty_slices_of_what_is_pending(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3), (0, 0)])
-@pytest.mark.parametrize(("dtype", "given"), [("string", object), ("string", "U1"), ("binary", "S1")])
+@pytest.mark.parametrize(
+    ("dtype", "given"), [("string", object), ("string", "U1"), ("binary", "S1")]
+)
 def test_empty_arrays_of_texts_keep_their_axes(
     shape: tuple[int, ...], dtype: str, given: Any
 ) -> None:
