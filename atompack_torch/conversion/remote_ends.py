@@ -101,10 +101,7 @@ class RemoteEnds:
             return path
         objects = RemoteObjects(path, self._options)
         url = path.rstrip("/")
-        found = None if path.endswith("/") else objects.state(path)
-        names = {"": found} if found is not None else dict(objects.list(url))
-        if not names:
-            raise FileNotFoundError(f"{shown_url(path)}: no such object or folder")
+        names = objects.find(path)
         if format in (None, "atp") and any(
             has_suffix(name, ".atp") and not is_hidden(name) for name in names
         ):
@@ -112,7 +109,7 @@ class RemoteEnds:
         folder = TemporaryFolder()
         self._stack.callback(folder.remove)
         place = folder.path / local_name(url)
-        total = sum(state.size for state in names.values() if state is not None)
+        total = sum(state.size for state in names.values())
         label = f"downloading {place.name}"
         with transferring(label, total, enabled=self._progress) as report:
 

@@ -71,14 +71,9 @@ class Place:
             layers = path.parent.glob(f"{path.stem}.*.af") if has_layers else ()
             return sum(map(bytes_at, [path, *layers]))
         objects = RemoteObjects(self.path, self.remote)
-        state = None if has_layers else objects.state(self.path)
-        if state is not None:
-            return state.size
-        folder, _, name = self.path.rstrip("/").rpartition("/")
+        folder, _, name = self.path.rpartition("/")
         found = (
-            objects.list(folder, name.removesuffix("af"))
-            if has_layers
-            else objects.list(f"{folder}/{name}")
+            objects.list(folder, name.removesuffix("af")) if has_layers else objects.find(self.path)
         )
         return sum(state.size for state in found.values())
 

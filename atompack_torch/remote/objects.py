@@ -471,6 +471,30 @@ class RemoteObjects:
             entry.url[len(prefix) :]: ObjectState.of(entry.etag, entry.size) for entry in entries
         }
 
+    def find(self, url: str) -> dict[str, ObjectState]:
+        """Finds an object, or the objects of a folder.
+
+        Args:
+            url: the URL of either; one that ends with a slash is that of a folder.
+
+        Returns:
+            Name, relative to the folder, to state; that of an object itself is empty.
+
+        Raises:
+            FileNotFoundError: there is neither.
+            OSError: as for ``state``.
+        """
+        state = None if url.endswith("/") else self.state(url)
+        if state is not None:
+            return {"": state}
+        if scheme_of(url) not in ("s3", "gs"):
+            text = "no such file; of a folder of this kind, name the files in a list"
+            raise FileNotFoundError(errno.ENOENT, text, shown_url(url))
+        found = self.list(url.rstrip("/"))
+        if not found:
+            raise FileNotFoundError(errno.ENOENT, "no such object or folder", shown_url(url))
+        return found
+
     def read(self, url: str) -> tuple[bytes, ObjectState] | None:
         """Returns the bytes of a small object and its state; None if missing.
 

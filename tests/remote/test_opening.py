@@ -24,6 +24,19 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.parametrize("name", ["none.atp", "none.xyz", "none.db", "none", "none/"])
+def test_no_such_file_to_convert(server: FileServer, tmp_path: Path, name: str) -> None:
+    url, target = f"{server.url}/{name}", tmp_path / "new.atp"
+    with pytest.raises(FileNotFoundError, match=re.escape(url)):
+        apt.convert(url, target, progress=False)
+    with pytest.raises(FileNotFoundError, match=re.escape(url)):
+        apt.split(url, [target, tmp_path / "other.atp"], [0.5, 0.5], progress=False)
+    if name.endswith(".atp"):
+        with pytest.raises(FileNotFoundError, match=re.escape(url)):
+            apt.compact(url, target)
+    assert not target.exists()
+
+
 @pytest.mark.parametrize("name", ["a.atp", "without-suffix", "a.atp?download=1"])
 def test_files_are_recognized_by_content(server: FileServer, folder: Path, name: str) -> None:
     local = apt.AtpDataset(folder / "a.atp")

@@ -61,12 +61,8 @@ def open_target(path: str, options: TargetOptions) -> Writer:
 
 
 def _remote_bytes(url: str, storage_options: Options) -> int:
-    objects = RemoteObjects(url, storage_options)
-    state = objects.state(url)
-    if state is not None:
-        return state.size
-    found = objects.list(url.rstrip("/"))
-    names = (name for name in found if has_suffix(name, ".atp") and not is_hidden(name))
+    found = RemoteObjects(url, storage_options).find(url)
+    names = (n for n in found if not n or (has_suffix(n, ".atp") and not is_hidden(n)))
     return sum(found[name].size for name in names)
 
 
