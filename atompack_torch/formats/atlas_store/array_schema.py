@@ -208,7 +208,7 @@ def texts(dtype: str, values: Any) -> tuple[list[bytes], tuple[int, ...]]:
 def _flatten(dtype: str, values: Any, flat: list[bytes]) -> tuple[int, ...]:
     if isinstance(values, np.ndarray):
         if values.size == 0:  # lists would lose the axes that follow one of length 0
-            return values.shape
+            return tuple(map(int, values.shape))
         values = values.tolist()
     if isinstance(values, (str, bytes)):
         flat.append(_encoded(dtype, values))
