@@ -55,7 +55,7 @@ help:  ## list the targets
 setup: $(DONE)/extension  ## install what is missing and build the package into .venv
 
 # Threads spin for microseconds while they wait, not milliseconds: where something else wants the cores too, that slows
-# training down several times; threads that sleep at once slow it down on idle cores. And freed memory is kept for the next
+# training down several times; threads that sleep immediately slow it down on idle cores. And freed memory is kept for the next
 # step: getting it from the system again takes a fifth of the time.
 TRAINING := GOMP_SPINCOUNT=1000 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824
 .PHONY: demo
