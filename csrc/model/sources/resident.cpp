@@ -1,5 +1,7 @@
 #include "model/sources/resident.h"
 
+#include <algorithm>
+
 namespace atompack {
 namespace {
 
@@ -74,9 +76,9 @@ MoleculeExtent ResidentSource::extent(int64_t index) const {
 }
 
 void ResidentSource::prefetch(int64_t index) const {
-  const std::byte* const record = memory_.data() + entry(index).offset;
-  constexpr size_t kLine = 64, kLines = 8;
-  for (size_t line = 0; line < kLines; ++line) __builtin_prefetch(record + line * kLine);
+  constexpr uint64_t kMax = 4096, kLine = 64;  // the hardware prefetcher continues a longer run by itself
+  const uint64_t begin = entry(index).offset, end = std::min(entry(index + 1).offset, begin + kMax);
+  for (uint64_t at = begin; at < end; at += kLine) __builtin_prefetch(memory_.data() + at);
 }
 
 Bytes ResidentSource::decode(int64_t index, std::span<std::byte>) const {
