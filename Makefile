@@ -54,9 +54,9 @@ help:  ## list the targets
 .PHONY: setup
 setup: $(DONE)/extension  ## install what is missing and build the package into .venv
 
-# Threads spin for microseconds while they wait, not milliseconds: where something else wants the cores too, that slows
-# training down several times; threads that sleep immediately slow it down on idle cores. And freed memory is kept for the next
-# step: getting it from the system again takes a fifth of the time.
+# Threads that wait spin for microseconds, then sleep. By default they spin for milliseconds, which makes training several
+# times slower where something else wants the cores too; without spinning it is slower on idle cores. Freed memory is kept
+# for the next step: getting it from the system again takes a fifth of the time.
 TRAINING := GOMP_SPINCOUNT=1000 MALLOC_MMAP_THRESHOLD_=33554432 MALLOC_TRIM_THRESHOLD_=1073741824
 .PHONY: demo
 demo: $(DONE)/extension $(DONE)/extra-demo build/demo/alloys.atp  ## train a potential on a dataset of alloys

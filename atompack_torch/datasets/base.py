@@ -492,8 +492,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         """Chooses the draws of ``augment``, and of ``ForceSubset(resample=True)``.
 
         Applies to passes that begin later, in worker processes too. ``Loader`` and the samplers of
-        this package choose the epoch by themselves until this is called. Subsets that
-        are made later stay in this epoch, until their own ``set_epoch`` is called.
+        this package choose the epoch by themselves until this is called. Subsets that are made
+        later stay in this epoch until their own ``set_epoch`` is called.
 
         Args:
             epoch: number of the epoch, at least 0.

@@ -147,7 +147,7 @@ class ElasticSampler(Sampler[Item]):
         self.rank = rank
         self.pad = pad
         self._dataset: Any = source if is_dataset(source) else None
-        self._n_made_of = None if self._dataset is None else len(self._dataset)
+        self._n_items = None if self._dataset is None else len(self._dataset)
         # Epoch of the dataset that the plan is made for.
         self._drawn = source.current_epoch if has_epochs(source) else 0
         self._draws = draws_of(source, weights, balance)
@@ -308,9 +308,9 @@ class ElasticSampler(Sampler[Item]):
 
     def _check_dataset(self) -> None:
         """Raises an error if a refresh has changed the number of items of the dataset."""
-        if self._n_made_of is not None and self._n_made_of != len(self._dataset):
+        if self._n_items is not None and self._n_items != len(self._dataset):
             raise ValueError(
-                f"sampler: expected the {self._n_made_of} {self._dataset.item_name}s that it was "
+                f"sampler: expected the {self._n_items} {self._dataset.item_name}s that it was "
                 f"made of, got {len(self._dataset)} after refresh(): make a new sampler"
             )
 
