@@ -19,6 +19,14 @@ static_assert(std::endian::native == std::endian::little, "values are copied as 
 
 using Bytes = std::span<const std::byte>;
 
+// Hint: starts fetching bytes into the CPU cache.
+inline void prefetch(Bytes bytes) {
+  constexpr size_t kMax = 4096, kLine = 64;  // the hardware prefetcher continues a longer run by itself
+  // To GCC a function that only prefetches has no effect, and it drops calls to it unless there is an `asm volatile`.
+  asm volatile("");
+  for (size_t at = 0; at < bytes.size() && at < kMax; at += kLine) __builtin_prefetch(bytes.data() + at);
+}
+
 // Unaligned load. Requires sizeof(T) readable bytes.
 template <typename T>
 T load_le(const std::byte* from) {

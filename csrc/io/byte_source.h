@@ -61,11 +61,7 @@ class ByteSource {
 
   // Hint: starts fetching mapped bytes into the CPU cache.
   void prefetch(uint64_t offset, uint64_t n) const {
-    constexpr uint64_t kMax = 4096, kLine = 64;  // the hardware prefetcher continues a longer run by itself
-    if (!is_mapped_) return;
-    // GCC sees no effect in a function that only prefetches, and drops calls to it; it keeps this.
-    asm volatile("");
-    for (uint64_t at = 0; at < n && at < kMax; at += kLine) __builtin_prefetch(first_ + offset + at);
+    if (is_mapped_) atompack::prefetch({first_ + offset, static_cast<size_t>(n)});
   }
 
   // Reading ahead: ranges that are announced are fetched while others are read. Returns the number of ranges to

@@ -1,7 +1,5 @@
 #include "model/sources/resident.h"
 
-#include <algorithm>
-
 namespace atompack {
 namespace {
 
@@ -76,9 +74,8 @@ MoleculeExtent ResidentSource::extent(int64_t index) const {
 }
 
 void ResidentSource::prefetch(int64_t index) const {
-  constexpr uint64_t kMax = 4096, kLine = 64;  // the hardware prefetcher continues a longer run by itself
-  const uint64_t begin = entry(index).offset, end = std::min(entry(index + 1).offset, begin + kMax);
-  for (uint64_t at = begin; at < end; at += kLine) __builtin_prefetch(memory_.data() + at);
+  const uint64_t begin = entry(index).offset;
+  atompack::prefetch(memory_.subspan(begin, entry(index + 1).offset - begin));
 }
 
 Bytes ResidentSource::decode(int64_t index, std::span<std::byte>) const {
