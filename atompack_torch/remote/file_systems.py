@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import atexit
 import errno
 import hashlib
 import os
 import re
 import threading
-import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -36,16 +34,6 @@ _STRONG = re.compile(
     r"etag|md5|crc|sha\d*$|checksum|hash|generation|version|revision|^(rev|ino|hex|blob_id)$", re.I
 )
 _PLAIN = (str, bytes, int, float, datetime, date, tuple)
-
-_readers: weakref.WeakKeyDictionary[threading.Thread, RequestQueue] = weakref.WeakKeyDictionary()
-
-
-@atexit.register
-def _end_readers() -> None:
-    """Stops the threads before Python exits, which would kill them inside native code."""
-    for reader, queue in list(_readers.items()):
-        queue.close()
-        reader.join(5)
 
 
 class _FileError(OSError):
@@ -91,11 +79,9 @@ class FileSystems:
         from atompack_torch.remote.client import PythonStore, RequestQueue
 
         queue = RequestQueue()
-        reader = threading.Thread(
+        threading.Thread(
             target=self._answer, args=(queue,), name="atompack_torch fsspec requests", daemon=True
-        )
-        reader.start()
-        _readers[reader] = queue
+        ).start()
         return PythonStore(self._open, queue)
 
     def _call(self, url: str, function: Callable[..., T], *args: Any) -> T:

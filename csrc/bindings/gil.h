@@ -9,6 +9,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "threads/process.h"
+
 namespace atompack::bindings {
 
 template <typename T>
@@ -17,11 +19,38 @@ template <template <typename...> class Holder, typename... Held>
 struct HoldsPythonObjects<Holder<Held...>>
     : std::disjunction<std::is_base_of<pybind11::handle, Holder<Held...>>, HoldsPythonObjects<Held>...> {};
 
+// Releases the GIL to the end of a scope. If Python has ended meanwhile, the thread stays there until the process
+// exits; with pybind11::gil_scoped_release it would kill the process.
+class ReleasedGil {
+ public:
+  ReleasedGil() : state_(PyEval_SaveThread()) {}
+  ReleasedGil(const ReleasedGil&) = delete;
+  ReleasedGil& operator=(const ReleasedGil&) = delete;
+  ~ReleasedGil() {
+    threads::or_wait_for_exit([this] { PyEval_RestoreThread(state_); });
+  }
+
+ private:
+  PyThreadState* state_;
+};
+
+// Holds the GIL to the end of a scope, on any thread.
+class AcquiredGil {
+ public:
+  AcquiredGil() : state_(threads::or_wait_for_exit([] { return PyGILState_Ensure(); })) {}
+  AcquiredGil(const AcquiredGil&) = delete;
+  AcquiredGil& operator=(const AcquiredGil&) = delete;
+  ~AcquiredGil() { PyGILState_Release(state_); }
+
+ private:
+  PyGILState_STATE state_;
+};
+
 // Runs `work` without the GIL. Its result is complete before the GIL is acquired again.
 template <typename Work>
 auto without_gil(const Work& work) {
   static_assert(!HoldsPythonObjects<decltype(work())>::value, "objects of Python are made with the GIL held");
-  const pybind11::gil_scoped_release release;
+  const ReleasedGil released;
   return work();
 }
 
@@ -31,7 +60,7 @@ auto take_interruptibly(Pipeline& pipeline) {
   constexpr std::chrono::milliseconds kPatience{50};
   for (;;) {
     {
-      const pybind11::gil_scoped_release release;
+      const ReleasedGil released;
       if (auto task = pipeline.take(kPatience)) return std::move(*task);
     }
     if (PyErr_CheckSignals() != 0) throw pybind11::error_already_set();
@@ -43,7 +72,7 @@ auto unlocked_as(Function function) {
   static_assert(!HoldsPythonObjects<Result>::value && !(HoldsPythonObjects<Arguments>::value || ...),
                 "objects of Python are made, read and dropped with the GIL held");
   return [function = std::move(function)](Arguments... arguments) -> Result {
-    const pybind11::gil_scoped_release release;
+    const ReleasedGil released;
     return std::invoke(function, std::forward<Arguments>(arguments)...);
   };
 }
@@ -81,7 +110,7 @@ struct DeleteUnlocked {
       delete object;
       return;
     }
-    const pybind11::gil_scoped_release release;
+    const ReleasedGil released;
     delete object;
   }
 };

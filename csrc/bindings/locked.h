@@ -26,7 +26,7 @@ class Locked {
   // Calls action(value) without the GIL.
   template <typename Action>
   auto use(const Action& action) {
-    const pybind11::gil_scoped_release release;
+    const ReleasedGil released;
     const std::scoped_lock lock(mutex_);
     return action(open());
   }
@@ -34,7 +34,7 @@ class Locked {
   // The same, if there is a value, which is then destroyed: tracebacks of Python may still refer to this object.
   template <typename Action>
   void close(const Action& action) {
-    const pybind11::gil_scoped_release release;
+    const ReleasedGil released;
     const std::scoped_lock lock(mutex_);
     is_open_ = false;
     const std::unique_ptr<T> closing = std::move(value_);
@@ -47,7 +47,7 @@ class Locked {
   auto read(const Action& action) const {
     std::unique_lock lock(mutex_, std::try_to_lock);
     if (!lock) {
-      const pybind11::gil_scoped_release release;
+      const ReleasedGil released;
       lock.lock();
     }
     const CollectorPause pause;

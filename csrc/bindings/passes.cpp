@@ -34,7 +34,7 @@ using PySelection = py::array_t<int64_t, py::array::c_style | py::array::forceca
 std::optional<Selection> selection_of(const std::optional<PySelection>& numbers) {
   if (!numbers) return std::nullopt;
   const auto drop = [](PySelection* array) {
-    const py::gil_scoped_acquire acquire;
+    const AcquiredGil acquired;
     delete array;
   };
   const std::shared_ptr<PySelection> owner(new PySelection(*numbers), drop);

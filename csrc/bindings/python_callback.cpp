@@ -18,7 +18,7 @@ bool is_python_ending() {
 std::shared_ptr<py::object> shared_object(py::object object) {
   return {new py::object(std::move(object)), [](py::object* owned) {
             if (is_python_ending()) return;
-            const py::gil_scoped_acquire acquire;
+            const AcquiredGil acquired;
             delete owned;
           }};
 }

@@ -9,10 +9,11 @@
 #include <string>
 
 #include "bindings/errors.h"
+#include "bindings/gil.h"
 
 namespace atompack::bindings {
 
-// A thread that then asks for the GIL is ended by Python, which C++ does not survive.
+// A thread that then asks for the GIL never gets it.
 bool is_python_ending();
 
 // A Python object for native threads, which do not hold the GIL. To be made and used with the GIL.
@@ -38,9 +39,9 @@ void bind_shared_errors();
 template <typename Call>
 auto with_gil(const Call& call) {
   if (is_python_ending()) throw std::runtime_error("Python is ending");
-  const pybind11::gil_scoped_acquire acquire;
+  const AcquiredGil acquired;
   try {
-    return call();
+    return threads::or_wait_for_exit(call);
   } catch (const pybind11::error_already_set& error) {
     throw_error_of(error);
   }

@@ -61,7 +61,7 @@ void bind_python_store(py::module_& module) {
       .def("fail", unlocked_as<void, QueuedRequest&, int, const Path&>(&QueuedRequest::fail), "code"_a, "reason"_a);
   py::class_<RequestQueue, std::shared_ptr<RequestQueue>>(module, "RequestQueue")
       .def(py::init<>())
-      .def("take", unlocked(&RequestQueue::take), "n"_a)  // Python must not end now: the queue is closed before that
+      .def("take", unlocked(&RequestQueue::take), "n"_a)
       .def("close", unlocked(&RequestQueue::close));
   py::class_<PythonStore, io::fetch::ObjectStore, std::shared_ptr<PythonStore>>(module, "PythonStore")
       .def(py::init([](const py::object& open, std::shared_ptr<RequestQueue> queue) {
@@ -75,7 +75,7 @@ void bind_python_store(py::module_& module) {
 // wait when Python ends, leave the GIL alone.
 void check_signals() {
   if (threads::thread_id() != threads::process_id() || is_python_ending()) return;
-  const py::gil_scoped_acquire acquire;
+  const AcquiredGil acquired;
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 

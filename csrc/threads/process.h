@@ -1,6 +1,9 @@
 // Facts about the current process and thread.
 #pragma once
 
+#include <cxxabi.h>
+#include <unistd.h>
+
 #include <cstdint>
 #include <string>
 
@@ -18,6 +21,18 @@ int64_t thread_id();
 
 // Throws LockedError in a fork of the process that opened `path` for writing.
 void check_writer_of(int64_t process, const std::string& path);
+
+// Calls a function that may end its thread by pthread_exit(), and keeps the thread until the process exits instead.
+// Python up to 3.13 ends threads that ask for the GIL while it ends, which unwinds the stack and kills the process at
+// the first destructor.
+template <typename Call>
+auto or_wait_for_exit(const Call& call) {
+  try {
+    return call();
+  } catch (const abi::__forced_unwind&) {
+    for (;;) pause();
+  }
+}
 
 // Interruption of calls that wait, such as by Ctrl-C.
 

@@ -70,7 +70,7 @@ EXTRA = {
     "io": {"codec/checksums.h"},
 }
 OPERATING_SYSTEM = re.compile(
-    r"(sys|linux|asm|netinet|arpa)/[\w/]+\.h|(unistd|fcntl|errno|pthread|sched|signal|dirent)\.h"
+    r"(sys|linux|asm|netinet|arpa)/[\w/]+\.h|(unistd|fcntl|errno|pthread|sched|signal|dirent|cxxabi)\.h"
 )
 STANDARD = re.compile(r"[a-z_]+")  # <vector>, <cstdint>; everything else has a dot or a slash
 TORCH = re.compile(r"(ATen|c10|torch)/[\w/]+\.h")

@@ -165,6 +165,51 @@ assert end - begin > 0.1, end - begin
 print(sum((begin + end) / 2 < moment < end for moment in ticks))
 """
 
+# The end of Python takes a second, in which threads come back from native code and from callbacks.
+END = """
+import os, sys, threading, time
+import numpy as np
+import atompack_torch as apt
+from atompack_torch.remote.client import RemoteStore
+
+rng = np.random.default_rng(0)
+with apt.AtpWriter(sys.argv[1]) as writer:
+    writer.write_arrays(positions=rng.random((20000, 3)) * 60, atomic_numbers=np.ones(20000, int),
+                        n_atoms=[20000])
+dataset = apt.AtpDataset(sys.argv[1], neighbors=apt.NeighborList(6.0))
+many = dataset.prefetch(1, 4, False)
+many.submit([0] * 4)
+ended = []
+
+def credentials():
+    ended.append("asked")
+    time.sleep(0.3)
+    return {"token": "1"}
+
+store = RemoteStore(credentials=credentials)
+calls = {
+    "batch": lambda: dataset.batch([0] * 4),
+    "wait": lambda: many.take(),
+    "callback": lambda: store.open("http://127.0.0.1:9/x"),
+}
+
+def work(call):
+    calls[call]()
+    ended.append(call)
+
+class Late:
+    def __del__(self, sleep=time.sleep, ended=ended, write=os.write, out=os.dup(1)):
+        sleep(1)
+        write(out, " ".join(ended).encode())
+
+sys.late = Late()
+for call in calls:
+    threading.Thread(target=work, args=(call,), daemon=True).start()
+while not ended:
+    time.sleep(0.001)
+sys.exit()
+"""
+
 
 def test_handles_are_opened_and_dropped_on_threads(tmp_path: Path, scripts: ScriptServer) -> None:
     done = scripts.run(STRESS, make_cache.FOLDER / "water.h5", tmp_path, "0.2")
@@ -176,3 +221,8 @@ def test_destruction_lets_other_threads_go_on(tmp_path: Path, scripts: ScriptSer
     done = scripts.run(DESTRUCTION, tmp_path / "a.atp")
     assert done.returncode == 0, (done.stdout[-200:], done.stderr[-3000:])
     assert int(done.stdout) > 0
+
+
+def test_threads_may_be_at_work_when_python_ends(tmp_path: Path, scripts: ScriptServer) -> None:
+    done = scripts.run(END, tmp_path / "a.atp")
+    assert (done.returncode, done.stdout) == (0, "asked"), done.stderr[-3000:]
