@@ -112,7 +112,7 @@ class ShardWriter(StagedWriter):
         codec: ``"zstd"``, or ``"none"``, which is another name of strategy 0; None: as ``strategy``
             says.
         storage_options: options of the store of a URL; see ``AtpDataset``.
-        allow_pickle: write examples that are not plain data data, too, by ``pickle.dumps``; tensors
+        allow_pickle: write examples that are not plain data, too, by ``pickle.dumps``; tensors
             in them stay tensors. They can only be read with ``ShardDataset(allow_pickle=True)`` or
             by torch_atlas_ds, which execute code from the file; so can the other examples of their
             blocks.
