@@ -138,7 +138,8 @@ def read(store: AtlasStore, dataset: str, arrays: Sequence[str] | None) -> xarra
             f"{redact_path(store.path)}: dataset {dataset!r} as xarray: {error}"
         ) from error
     listed = json.loads(coords) if isinstance(coords, str) else coords
-    return made.set_coords([name for name in listed if name in variables])
+    found = [name for name in listed if name in variables]
+    return made.set_coords(found) if found else made
 
 
 def _variable(

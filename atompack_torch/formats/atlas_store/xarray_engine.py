@@ -71,7 +71,7 @@ class AtlasBackendEntrypoint(BackendEntrypoint):
             made = xarray_datasets.read(store, group, arrays)
         else:
             made = xarray_datasets.read_stacked(store, group, arrays, concat_dim)
-        return made.drop_vars([*dropped], errors="ignore")
+        return made.drop_vars([*dropped], errors="ignore") if dropped else made
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
         """True for a local folder that is a store, and for the file of a collection."""
