@@ -129,6 +129,16 @@ def test_values_that_metatrain_cannot_hold(tmp_path: Path) -> None:
     assert batch.energy[0].item() == np.float32(-1234.56789)
 
 
+@pytest.mark.parametrize("field", ["energy", "stress", "cell", "w"])
+def test_values_beyond_float32(tmp_path: Path, field: str) -> None:
+    part = frame(0)
+    value = -1e39 if field == "energy" else np.full((3, 3), 1e39)
+    (part.atom_properties if field == "w" else part.labels)[field] = value
+    with pytest.raises(apt.FieldError, match=f"{field}: a value is too large for float32"):
+        written([[part]], tmp_path)
+    assert not (tmp_path / "arrays").exists()
+
+
 def test_rows_of_another_shape(tmp_path: Path) -> None:
     blocks = [[frame(0)], [frame(1)]]
     for n, (part,) in enumerate(blocks, 2):

@@ -23,6 +23,7 @@ from atompack_torch.batch.columns import Array, Column, Columns
 from atompack_torch.batch.conversions import NO_MASS, has_mass, masses_of
 from atompack_torch.conversion.keys import label_of
 from atompack_torch.conversion.targets.npy_files import GrowingNpy, is_file_name
+from atompack_torch.errors import FieldError
 from atompack_torch.fields import ATOM_PROPERTY, BUILTIN, BUILTINS
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Target, TargetOptions, TargetTraits, staged_folder
@@ -124,6 +125,8 @@ class Writer:
     def _rounded(self, what: str, values: Array) -> Array:
         with np.errstate(over="ignore"):
             rounded = values.astype(np.float32)
+        if (np.isfinite(values) & ~np.isfinite(rounded)).any():
+            raise FieldError(f"{what}: a value is too large for float32")
         if not np.array_equal(rounded, values, equal_nan=True):
             self._report.note(f"{what}: {_ROUNDED}")
         return rounded
