@@ -83,7 +83,8 @@ class Augment:
             raise ValueError(
                 f"vectors and tensors: expected each name once, got {min(twice)!r} twice"
             )
-        checked_integer("seed", self.seed, 0)
+        # NumPy's integers cannot be masked to 64 bits.
+        object.__setattr__(self, "seed", checked_integer("seed", self.seed, 0))
 
 
 def rename_fields(augment: Augment, names: Mapping[str, str]) -> Augment:

@@ -39,7 +39,7 @@ class ForceSubset:
         if checked_number("fraction", self.fraction) > 1:
             raise ValueError(f"fraction: expected a number from 0 to 1, got {self.fraction!r}")
         check_flags(resample=self.resample)
-        checked_integer("seed", self.seed, 0)
+        object.__setattr__(self, "seed", checked_integer("seed", self.seed, 0))
 
 
 def flags_of(subset: ForceSubset, candidates: Tensor, n_molecules: int, epoch: int) -> list[int]:

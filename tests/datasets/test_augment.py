@@ -449,6 +449,19 @@ def test_options_are_checked(options: dict[str, Any], kind: type[Exception], mes
         apt.Augment(**options)
 
 
+@pytest.mark.parametrize("kind", [np.int64, np.uint8, np.array, torch.tensor])
+def test_seeds_of_numpy_and_torch(single: Path, kind: Any) -> None:
+    drawn = opened(single, apt.Augment(rotate="all", seed=kind(3)))[:]
+    assert torch.equal(
+        drawn.positions, opened(single, apt.Augment(rotate="all", seed=3))[:].positions
+    )
+    masks = [
+        apt.AtpDataset(single, force_subset=apt.ForceSubset(0.5, seed=seed))[:].mask("forces")
+        for seed in (3, kind(3))
+    ]
+    assert torch.equal(*masks)
+
+
 def test_names_and_shapes_are_checked(single: Path, new_path: NewPath) -> None:
     with pytest.raises(TypeError, match="augment: expected an Augment, got bool"):
         apt.AtpDataset(single, augment=True)
