@@ -161,10 +161,14 @@ def check_threads(num_threads: int | None) -> None:
 
     Raises:
         TypeError: it is not an integer.
-        ValueError: it is less than 1.
+        ValueError: it is less than 1, or has more than 31 bits.
     """
-    if num_threads is not None and checked_integer("num_threads", num_threads) < 1:
+    if num_threads is None:
+        return
+    if checked_integer("num_threads", num_threads) < 1:
         raise ValueError(f"num_threads: expected a positive number or None, got {num_threads}")
+    if num_threads >= 1 << 31:
+        raise ValueError(f"num_threads: expected below 2**31, got {num_threads}")
 
 
 def checked_part(part: object) -> tuple[int, int]:

@@ -169,11 +169,12 @@ def sample(
         The report.
 
     Raises:
+        TypeError: ``n`` is no integer.
         ValueError: ``n`` is negative, or more than there are.
         FileExistsError: ``dst`` exists already.
     """
     seed = checked_integer("seed", seed)
-    if n < 0:
+    if checked_integer("n", n) < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
     own = _options_of(options)
     _check_target(dst, own)

@@ -60,7 +60,7 @@ from atompack_torch.fields import (
     FieldSpec,
     public_names,
 )
-from atompack_torch.options import epoch_number
+from atompack_torch.options import checked_integer, epoch_number
 
 if TYPE_CHECKING:
     import pandas
@@ -666,9 +666,9 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
         Raises:
             ValueError: n is negative, or more than there are.
             FieldError: there are no features, or a molecule lacks them.
-            TypeError: ``by`` is neither.
+            TypeError: ``by`` is neither, or n is no integer.
         """
-        if not 0 <= n <= len(self):
+        if not 0 <= checked_integer("n", n) <= len(self):
             raise ValueError(f"n: expected a number from 0 to {len(self)}, got {n}")
         source = self._on_host() if by == "features" else self._geometries()
         return self.subset(farthest_points(mean_features(source, by), n))

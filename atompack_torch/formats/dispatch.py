@@ -20,7 +20,7 @@ from atompack_torch.formats.text import (
     molecule_document,
     structure_text,
 )
-from atompack_torch.options import check_threads, checked_path, is_url
+from atompack_torch.options import check_threads, checked_integer, checked_path, is_url
 from atompack_torch.remote.files import RemoteFiles
 
 if TYPE_CHECKING:
@@ -203,9 +203,10 @@ def head(
     Raises:
         FileNotFoundError: the path does not exist.
         CorruptFileError: an item is damaged.
+        TypeError: ``n`` is no integer.
         ValueError: ``n`` is negative.
     """
-    if n < 0:
+    if checked_integer("n", n) < 0:
         raise ValueError(f"n: expected a number from 0, got {n}")
     places = located(path, storage_options)
     return list(entry_of(places).head(places, n, None).values)

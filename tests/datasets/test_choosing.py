@@ -372,6 +372,8 @@ def test_diverse_molecules(dataset: apt.AtpDataset) -> None:
     again = own.subset(range(40, 160)).select_diverse(12)
     assert again["index"].tolist() == expected.tolist()
     assert len(part.select_diverse(0, by=descriptor)) == 0
+    with pytest.raises(TypeError, match=r"n: expected an int, got 2\.5"):
+        part.select_diverse(2.5, by=descriptor)
     with pytest.raises(ValueError, match="n: expected a number from 0 to 120, got 121"):
         part.select_diverse(121, by=descriptor)
     with pytest.raises(TypeError, match="by: expected 'features' or a descriptor, got 'soap'"):

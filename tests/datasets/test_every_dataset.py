@@ -132,6 +132,7 @@ OF_OTHERS = ("MixtureDataset", "ResidentDataset")  # made of datasets, not of a 
 OPTIONS = {"dtype": None, "transform": None, "missing": "nan", "num_threads": None}
 MISTAKES: list[tuple[str, Any, type[Exception], str]] = [
     ("num_threads", 0, ValueError, "num_threads: expected a positive number or None, got 0"),
+    ("num_threads", 2**31, ValueError, r"num_threads: expected below 2\*\*31, got 2147483648"),
     ("num_threads", "2", TypeError, "num_threads: expected an int, got '2'"),
     ("num_threads", True, TypeError, "num_threads: expected an int, got True"),
     ("missing", "zero", ValueError, "missing: expected one of nan, error, drop, got 'zero'"),

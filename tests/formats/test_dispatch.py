@@ -249,6 +249,10 @@ def test_head(files: dict[str, Path]) -> None:
     assert apt.head(files["array"])[0]["arrays"][""].tolist() == [0, 1]
     with pytest.raises(ValueError, match="-1"):
         apt.head(files["atp"], -1)
+    with pytest.raises(TypeError, match=r"n: expected an int, got 2\.5"):
+        apt.head(files["atp"], 2.5)
+    with pytest.raises(TypeError, match=r"n: expected an int, got 2\.5"):
+        apt.conversion.sample(files["atp"], "never.atp", 2.5, progress=False)
 
 
 def test_verify(files: dict[str, Path]) -> None:

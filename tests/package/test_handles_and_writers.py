@@ -233,6 +233,7 @@ def test_unknown_option(case: Case, tmp_path: Path) -> None:
 WRONG = [
     ({"num_threads": 0}, ValueError, "num_threads: expected a positive number or None, got 0"),
     ({"num_threads": -1}, ValueError, "num_threads: expected a positive number or None, got -1"),
+    ({"num_threads": 2**31}, ValueError, r"num_threads: expected below 2\*\*31, got 2147483648"),
     ({"num_threads": "2"}, TypeError, "num_threads: expected an int, got '2'"),
     ({"num_threads": True}, TypeError, "num_threads: expected an int, got True"),
     ({"num_threads": 1.0}, TypeError, "num_threads: expected an int, got 1.0"),

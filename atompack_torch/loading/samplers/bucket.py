@@ -281,6 +281,7 @@ def divide(sizes: Sizes, limits: Limits, n_buckets: int) -> list[Bucket]:
 
 def _ways(sizes: Sizes, order: Integers, n_buckets: int) -> Iterator[list[Integers]]:
     """Yields divisions of sorted molecules: each bucket has the same sum of a power of sizes."""
+    n_buckets = min(n_buckets, len(order))
     of_each = np.maximum(sizes.sorted_by[order], 1).astype(np.float64)
     for exponent in _EXPONENTS:
         total = np.cumsum(of_each**exponent)

@@ -181,6 +181,12 @@ def test_errors_are_named(make: Any, kind: type[Exception], message: str) -> Non
         make()
 
 
+def test_more_buckets_than_molecules_take_no_memory() -> None:
+    sampler = BucketBatchSampler(SIZES, 64, buckets=10**12)
+    assert sorted(k for batch in sampler for k in batch) == [*range(len(SIZES))]
+    assert len(sampler.shapes) <= len(SIZES)
+
+
 def test_molecules_without_atoms_need_no_room() -> None:
     assert list(BucketBatchSampler([0, 0], 2, shuffle=False)) == [[0], [1]]
 
