@@ -106,7 +106,7 @@ def atoms_of(parts: Parts) -> Any:
         if "energy" in results:
             results["energy"] = float(results["energy"])
         if "stress" in results:
-            results["stress"] = _voigt(results["stress"])
+            results["stress"] = _stress_of(results["stress"])
         atoms.calc = SinglePointCalculator(atoms, **results)
     return atoms
 
@@ -172,8 +172,10 @@ def _array(tensor: Tensor) -> Any:
     return array.item() if array.ndim == 0 else array.copy()
 
 
-def _voigt(stress: Any) -> Any:
-    """Returns xx, yy, zz, yz, xz, xy of a (3, 3) stress, in the order of ASE."""
+def _stress_of(stress: Any) -> Any:
+    """Returns xx, yy, zz, yz, xz, xy of a (3, 3) stress, as ASE does; all of it if asymmetric."""
+    if not np.array_equal(stress, stress.T, equal_nan=True):
+        return stress
     return np.array([stress[i, j] for i, j in ((0, 0), (1, 1), (2, 2), (1, 2), (0, 2), (0, 1))])
 
 

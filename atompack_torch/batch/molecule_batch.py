@@ -600,7 +600,7 @@ class MoleculeBatch(CollatedFields):
         """Converts the molecules to ``ase.Atoms``.
 
         Positions, cell and custom properties are copied; present labels go to a
-        ``SinglePointCalculator``.
+        ``SinglePointCalculator``, stress as six numbers where it is symmetric.
 
         Returns:
             One ``ase.Atoms`` per molecule.

@@ -63,6 +63,13 @@ def test_results_only_where_present(atoms: list[ase.Atoms], batch: apt.MoleculeB
     assert np.allclose(batch.stress[0].numpy(), stress, rtol=0, atol=1e-15)
 
 
+def test_asymmetric_stresses_are_whole() -> None:
+    stress = np.arange(9.0).reshape(3, 3)
+    atoms = apt.Molecule(np.zeros((1, 3)), [1], stress=stress).to_ase()
+    assert np.array_equal(atoms.get_stress(voigt=False), (stress + stress.T) / 2)
+    assert np.array_equal(apt.MoleculeBatch.from_ase([atoms]).stress[0], stress)
+
+
 def test_a_zero_cell_means_none(atoms: list[ase.Atoms], batch: apt.MoleculeBatch) -> None:
     assert batch.mask("cell").tolist() == [True, False, False]
     assert batch.cell.dtype == torch.float64
