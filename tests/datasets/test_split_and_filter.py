@@ -303,6 +303,22 @@ def test_large_numbers_take_no_time(dataset: apt.AtpDataset) -> None:
     assert len(dataset.filter(f"n_atoms < {10**300}")) == len(dataset)
 
 
+def test_integers_are_compared_exactly(tmp_path: Path) -> None:
+    path, large = tmp_path / "m.atp", 2**53
+    ids = [large, large + 1, large + 2, -large, -large - 1, -(2**63), 3]
+    with apt.AtpWriter(path) as writer:
+        writer.write([apt.Molecule(np.zeros((1, 3)), [1], properties={"i": i}) for i in ids])
+    dataset = apt.AtpDataset(path)
+    for expression, expected in (
+        (f"i == {large + 1}", [1]),
+        (f"i == -{large + 1}", [4]),
+        (f"i < -{large}", [4, 5]),
+        (f"i in {{{large + 1}, -{large + 1}, 3.0, 2.5, {10**300}{10**99}, 1e999}}", [1, 4, 6]),
+        (f"i not in [{large}, -{2**63}]", [1, 2, 3, 4, 6]),
+    ):
+        assert dataset.filter(expression).selection.tolist() == expected, expression
+
+
 def test_no_expression(dataset: apt.AtpDataset) -> None:
     with pytest.raises(TypeError, match="expected str, got function"):
         dataset.filter(lambda molecule: True)  # type: ignore[arg-type]

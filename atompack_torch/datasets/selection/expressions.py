@@ -192,6 +192,10 @@ class Expression:
                 return _applied(join, *map(below, node.values))
             case ast.UnaryOp(op=ast.Not()):
                 return _applied(operations.negated, below(node.operand))
+            case ast.UnaryOp(op=ast.USub() | ast.UAdd(), operand=ast.Constant(value=value)) if type(
+                value
+            ) in (int, float):
+                return lambda _: _constant_value(node)  # not in float64, which rounds integers
             case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
                 sign = operations.Number(np.array(-1.0 if isinstance(node.op, ast.USub) else 1.0))
                 return _applied(partial(operations.arithmetic, "*", sign), below(node.operand))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -278,7 +280,13 @@ def _contains(item: Value, whole: Value, *, is_negated: bool) -> Truth:
             return _each(lambda text: (text in whole.items) != is_negated, item.data)
         if isinstance(item, Number):
             numbers = [x for x in whole.items if not isinstance(x, str)]
-            data = np.isin(item.data, np.array(numbers, np.float64)) != is_negated
+            if item.data.dtype.kind == "f":
+                held = [x for x in numbers if abs(x) <= sys.float_info.max or x in (inf, -inf)]
+                choices = np.array(held, np.float64)
+            else:  # float64 would round large ones
+                held = [int(x) for x in numbers if -(2**63) <= x < 2**63 and x == int(x)]
+                choices = np.array(held, np.int64)
+            data = np.isin(item.data, choices) != is_negated
             data &= ~_is_nan(item.data)
             return Truth(data & _for_rows(item.present, data, item.ptr), item.ptr)
         raise OperandError(f"expected a number or a string before in, got {item.kind}")
