@@ -121,7 +121,7 @@ def diff(
     """Compares two datasets, molecule by molecule in their order.
 
     Both are read in blocks, whatever their formats are. Two numbers are equal if they differ by at
-    most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN. Labels have the names and units that
+    most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN, and infinite numbers themselves. Labels have the names and units that
     ``convert`` would write; a cell of zeros counts as none.
 
     Args:
@@ -250,7 +250,8 @@ class _Comparison:
             p, q = x.astype(np.float64), y.astype(np.float64)
             with np.errstate(invalid="ignore"):
                 limit = self.atol + self.rtol * np.maximum(np.abs(p), np.abs(q))
-                close = (np.abs(p - q) <= limit) | (p == q) | (np.isnan(p) & np.isnan(q))
+                close = (np.abs(p - q) <= limit) & np.isfinite(p) & np.isfinite(q)
+                close |= (p == q) | (np.isnan(p) & np.isnan(q))
             unequal = ~close
         with np.errstate(invalid="ignore"):
             gaps = np.abs(x.astype(np.float64) - y.astype(np.float64))[keep]

@@ -114,6 +114,17 @@ def test_tolerances_and_selection_of_fields(a: Path, tmp_path: Path, run: Comman
     run("diff", a, b, "--atol", "-1", status=2)
 
 
+def test_infinite_numbers_are_near_none(tmp_path: Path) -> None:
+    values = [np.inf, np.inf, -np.inf, np.nan, 1.0], [np.inf, 1.0, np.inf, np.nan, np.nan]
+    a, b = (
+        write(path, [apt.Molecule(np.zeros((1, 3)), [1], energy=energy) for energy in part])
+        for path, part in zip((tmp_path / "a.atp", tmp_path / "b.atp"), values, strict=True)
+    )
+    for tolerances in ({}, {"rtol": 1e-6}, {"rtol": 1e-6, "atol": 1.0}):
+        found = conversion.diff(a, b, **tolerances)
+        assert found.fields["energy"].first == [1, 2, 4], tolerances
+
+
 def test_types_are_a_remark(a: Path, tmp_path: Path, run: Command) -> None:
     exact = [apt.Molecule(m.positions.float().double(), m.atomic_numbers) for m in molecules()[:20]]
     narrow = [apt.Molecule(m.positions.float(), m.atomic_numbers) for m in exact]
