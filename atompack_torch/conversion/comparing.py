@@ -14,8 +14,9 @@ from atompack_torch.conversion.keys import label_of, with_labels
 from atompack_torch.conversion.pipe import count_molecules
 from atompack_torch.conversion.pipeline import Options
 from atompack_torch.conversion.remote_ends import RemoteEnds
+from atompack_torch.datasets.selection.blocks import check_known
 from atompack_torch.errors import molecules, printable
-from atompack_torch.fields import BUILTIN, GEOMETRY
+from atompack_torch.fields import BUILTIN, CANONICAL, GEOMETRY, prefixed_id
 from atompack_torch.formats.conversion_report import Report
 from atompack_torch.formats.converter import Source
 from atompack_torch.formats.records import is_per_atom, present, select
@@ -121,8 +122,9 @@ def diff(
     """Compares two datasets, molecule by molecule in their order.
 
     Both are read in blocks, whatever their formats are. Two numbers are equal if they differ by at
-    most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN, and infinite numbers themselves. Labels have the names and units that
-    ``convert`` would write; a cell of zeros counts as none.
+    most ``atol + rtol * max(abs(x), abs(y))``; NaN equals NaN, and an infinite number equals itself
+    alone. Labels have the names and units that ``convert`` would write; a cell of zeros counts as
+    none.
 
     Args:
         a: a file or folder of any format that ``convert`` reads.
@@ -130,7 +132,8 @@ def diff(
         rtol: relative tolerance.
         atol: absolute tolerance, in the unit of the field.
         fields: compare these only; None: all, with ``positions`` and ``atomic_numbers``.
-        exclude: fields to omit.
+        exclude: fields to omit. Properties have their key as a name, or one with their scope
+            (``"properties/charge"``).
         max_numbers: list the numbers of at most this many molecules for each field.
         progress: show a progress bar on stderr.
         storage_options: options of the store of URLs; see ``AtpDataset``.
@@ -140,6 +143,7 @@ def diff(
 
     Raises:
         ValueError: a tolerance is negative or NaN.
+        FieldError: no molecule of either has one of ``fields``.
         FileNotFoundError: there is no such file.
         CorruptFileError: a molecule cannot be read.
     """
@@ -162,6 +166,7 @@ class _Comparison:
     exclude: Collection[str]
     max_numbers: int
     found: dict[str, FieldDifference] = field(default_factory=dict)
+    _known: set[str] = field(default_factory=set)
 
     def run(self, a: Source, b: Source, *, progress: bool) -> Difference:
         counts = count_molecules([a, b], "raise", exact=False)
@@ -177,6 +182,9 @@ class _Comparison:
                 self._compare(pair[0], pair[1], done)
                 done += n
                 bar.update(n)
+        if self._known:
+            for name in self.fields or ():
+                check_known(name, self._known, "fields: ")
         return Difference((done + rest[0], done + rest[1]), self.found)
 
     def _compare(self, a: Columns, b: Columns, first: int) -> None:
@@ -195,13 +203,17 @@ class _Comparison:
             for columns in (a, b)
         ]
         for name in {**named[0], **named[1]}:
+            spellings = _spellings_of(name)
+            self._known |= spellings
+            if self.fields is not None and spellings.isdisjoint(self.fields):
+                continue
+            if not spellings.isdisjoint(self.exclude):
+                continue
             self._compare_columns(name, named[0].get(name), named[1].get(name), a.ptr, numbers)
 
     def _compare_columns(
         self, name: str, a: Column | None, b: Column | None, ptr: Array, numbers: Array
     ) -> None:
-        if name in self.exclude or (self.fields is not None and name not in self.fields):
-            return
         n = len(ptr) - 1
         has = [_present(column, n) for column in (a, b)]
         differs, largest = np.zeros(n, bool), 0.0
@@ -270,6 +282,12 @@ class _Comparison:
         if len(found.first) < self.max_numbers:
             any_way = np.flatnonzero(differs | (in_a != in_b))[: self.max_numbers]
             found.first = sorted({*found.first, *numbers[any_way].tolist()})[: self.max_numbers]
+
+
+def _spellings_of(label: str) -> set[str]:
+    """Returns the names of a field: properties have one without their scope too."""
+    scoped = prefixed_id(label)
+    return {label} if scoped is None or scoped.key in CANONICAL else {label, scoped.key}
 
 
 def _present(column: Column | None, n: int) -> Array:

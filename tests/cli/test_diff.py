@@ -114,6 +114,25 @@ def test_tolerances_and_selection_of_fields(a: Path, tmp_path: Path, run: Comman
     run("diff", a, b, "--atol", "-1", status=2)
 
 
+def test_names_of_fields(tmp_path: Path, run: Command) -> None:
+    a, b = (
+        write(path, [apt.Molecule(np.zeros((1, 3)), [1], energy=1.0, properties={"i": i})])
+        for path, i in ((tmp_path / "a.atp", 1), (tmp_path / "b.atp", 2))
+    )
+    for name in ("i", "properties/i"):
+        assert not conversion.diff(a, b, fields=[name]).equal
+        assert conversion.diff(a, b, exclude=[name]).equal
+    assert conversion.diff(a, b, fields=["energy", "positions"]).equal
+    with pytest.raises(
+        apt.FieldError, match="fields: unknown name 'energyy': did you mean 'energy'"
+    ):
+        conversion.diff(a, b, fields=["energyy"])
+    assert (
+        "no molecule has the label 'forces'"
+        in run("diff", a, b, "--fields", "forces", status=2).err
+    )
+
+
 def test_infinite_numbers_are_near_none(tmp_path: Path) -> None:
     values = [np.inf, np.inf, -np.inf, np.nan, 1.0], [np.inf, 1.0, np.inf, np.nan, np.nan]
     a, b = (
