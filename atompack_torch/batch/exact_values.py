@@ -61,8 +61,6 @@ def host_array(name: str, tensor: Tensor) -> np.ndarray[Any, Any]:
 
 Array = np.ndarray[Any, Any]
 
-_WIDE = 2**53  # float64 cannot distinguish this integer from the next one
-
 
 def as_array(name: str, value: Any) -> Array:
     """Returns values as an array.
@@ -85,7 +83,7 @@ def as_array(name: str, value: Any) -> Array:
     except ValueError as error:
         raise FieldError(f"{name}: not an array: {error}") from None
     if is_listed and array.dtype.kind == "f":
-        _check_listed(name, value, array)
+        check_listed(name, value, array)
     return array
 
 
@@ -118,10 +116,19 @@ def check_unmasked_items(name: str, values: Any) -> None:
             check_unmasked(name, value)
 
 
-def _check_listed(name: str, value: Any, array: Array) -> None:
-    """Checks integers in a list with floats, all of which NumPy converts to floats."""
-    with np.errstate(invalid="ignore"):
-        is_large = np.abs(array) >= _WIDE
+def check_listed(name: str, value: Any, array: Array) -> None:
+    """Raises an error if integers in a list with floats, which became floats too, were rounded.
+
+    Args:
+        name: name of the values in errors.
+        value: nested lists of numbers.
+        array: the same as floats.
+
+    Raises:
+        FieldError: an integer was rounded.
+    """
+    with np.errstate(invalid="ignore"):  # where the next integer is the same number
+        is_large = np.abs(array) >= 2 / np.finfo(array.dtype).eps
     if not is_large.any():
         return
     objects = np.asarray(value, dtype=object)
@@ -129,7 +136,7 @@ def _check_listed(name: str, value: Any, array: Array) -> None:
         is_integer = isinstance(given, (int, np.integer))
         if is_integer and (not np.isfinite(made) or int(made) != int(given)):
             raise FieldError(
-                f"{name}: expected integers that float64 holds among floats, got {given}: "
+                f"{name}: expected integers that {array.dtype} holds among floats, got {given}: "
                 "pass an array of one type"
             )
 

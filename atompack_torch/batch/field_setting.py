@@ -9,7 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from atompack_torch.batch.exact_values import check_unmasked, check_unmasked_items, converted
+from atompack_torch.batch.exact_values import (
+    check_listed,
+    check_unmasked,
+    check_unmasked_items,
+    converted,
+    host_array,
+)
 from atompack_torch.batch.storage import Contents, Entry, Value
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import (
@@ -242,10 +248,14 @@ def molecule_value(name: str, info: FieldInfo, value: Any, n_atoms: int) -> Valu
             hint = squeeze_hint(expected, got)
             raise FieldError(f"{name}: expected shape {expected}, got {got}{hint}")
         if info.key == "pbc":
+            if tensor.dtype != torch.bool:
+                converted(name, host_array(name, tensor), bool)  # an error for all but 0 and 1
             tensor = tensor.bool()
         elif tensor.is_complex():
             raise FieldError(f"{name}: expected real numbers, got {_describe(tensor)}")
         elif not tensor.is_floating_point() or info.key == "energy":
+            if not tensor.is_floating_point():
+                converted(name, host_array(name, tensor), np.float64)
             tensor = tensor.double()
     if info.level == "molecule":
         return (_widen_scalar(name, tensor) if tensor.dim() == 0 else tensor).unsqueeze(0)
@@ -268,7 +278,11 @@ def _structure_tensor(name: str, value: Any, n_atoms: int | None) -> Tensor:
 
 
 def _describe(tensor: Tensor) -> str:
-    return f"{tuple(tensor.shape)} {str(tensor.dtype).removeprefix('torch.')}"
+    return f"{tuple(tensor.shape)} {_dtype_name(tensor)}"
+
+
+def _dtype_name(tensor: Tensor) -> str:
+    return str(tensor.dtype).removeprefix("torch.")
 
 
 def _level_of(field: FieldId) -> Level:
@@ -300,7 +314,9 @@ def _tensor(name: str, value: Any) -> Tensor:
         if name == "atomic_numbers" and "str" in str(error):
             raise FieldError(f"{name}: expected integers, got symbols") from None
         raise FieldError(f"{name}: not a tensor, number or string: {error}") from None
-    if isinstance(value, (list, tuple)) and tensor.is_floating_point() and tensor.isinf().any():
+    if isinstance(value, (list, tuple)) and tensor.is_floating_point():
         # torch converts lists to its default dtype, which may be too narrow.
-        converted(name, np.asarray(value), str(tensor.dtype).removeprefix("torch."), rounds=True)
+        if tensor.isinf().any():
+            converted(name, np.asarray(value), _dtype_name(tensor), rounds=True)
+        check_listed(name, value, host_array(name, tensor))
     return tensor

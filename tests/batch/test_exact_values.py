@@ -288,6 +288,25 @@ def test_molecules_of_values(tmp_path: Path) -> None:
     for energy in (np.ma.masked_array([1.0], [1]), [1e300]):
         with pytest.raises(apt.FieldError):
             apt.Molecule(**whole, properties={"k": energy})
+    with pytest.raises(
+        apt.FieldError, match="k: expected integers that float32 holds among floats"
+    ):
+        apt.Molecule(**whole, properties={"k": [0.5, 2**24 + 1]})
+    kept = apt.Molecule(**whole, properties={"k": [0.5, 2**24, -(2**25)]})
+    assert kept["k"].tolist() == [0.5, 2.0**24, -(2.0**25)]
+    for wide in (2**53 + 1, np.int64(2**53 + 1), torch.tensor(2**53 + 1)):
+        with pytest.raises(apt.FieldError, match="energy: expected numbers that float64 holds"):
+            apt.Molecule(**whole, energy=wide)
+    with pytest.raises(apt.FieldError, match="charges: expected numbers that float64 holds"):
+        apt.Molecule(**whole, charges=np.array([1, 2**53 + 1]))
+    for pbc in ([2, 0, 0], [0.5, 1, 1], np.array([1.0, np.nan, 0.0])):
+        with pytest.raises(apt.FieldError, match="pbc: expected 0 and 1"):
+            apt.Molecule(**whole, pbc=pbc)
+    assert apt.Molecule(**whole, pbc=[1.0, 0, 1], energy=-(2**53)).pbc.tolist() == [
+        True,
+        False,
+        True,
+    ]
 
 
 @pytest.mark.parametrize(
