@@ -241,10 +241,11 @@ class _Comparison:
         differs, largest = np.zeros(len(both), bool), 0.0
         for i in np.flatnonzero(both).tolist():
             part = i if rows is None else slice(int(ptr[i]), int(ptr[i + 1]))
-            x, y = (
-                np.asarray(c.values[part if isinstance(c.values, np.ndarray) else i])
-                for c in (a, b)
-            )
+            p, q = (c.values[part if isinstance(c.values, np.ndarray) else i] for c in (a, b))
+            if isinstance(p, str) and isinstance(q, str):
+                differs[i] = p != q  # NumPy ignores null characters at the end
+                continue
+            x, y = np.asarray(p), np.asarray(q)
             if np.shape(x) != np.shape(y):
                 differs[i] = True
                 continue

@@ -133,6 +133,14 @@ def test_names_of_fields(tmp_path: Path, run: Command) -> None:
     )
 
 
+def test_texts_that_end_in_null_characters(tmp_path: Path) -> None:
+    a, b = (
+        write(path, [apt.Molecule(np.zeros((1, 3)), [1], name=name)])
+        for path, name in ((tmp_path / "a.atp", "a"), (tmp_path / "b.atp", "a\0"))
+    )
+    assert conversion.diff(a, b).fields["name"].n_different == 1
+
+
 def test_infinite_numbers_are_near_none(tmp_path: Path) -> None:
     values = [np.inf, np.inf, -np.inf, np.nan, 1.0], [np.inf, 1.0, np.inf, np.nan, np.nan]
     a, b = (
