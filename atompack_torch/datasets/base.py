@@ -624,7 +624,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             A molecule is in the second column at most once.
 
         Raises:
-            ValueError: the tolerance is negative or not finite.
+            TypeError: the tolerance is no number.
+            ValueError: it is negative or not finite.
             CorruptFileError: a record is damaged.
         """
         return duplicate_pairs(self._geometries(), tolerance)
@@ -639,7 +640,8 @@ class MoleculeDataset(BatchDataset[Molecule, MoleculeBatch]):
             The subset.
 
         Raises:
-            ValueError: the tolerance is negative or not finite.
+            TypeError: the tolerance is no number.
+            ValueError: it is negative or not finite.
             CorruptFileError: a record is damaged.
         """
         keep = torch.ones(len(self), dtype=torch.bool)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from atompack_torch.datasets.sweeping import runs
+from atompack_torch.options import checked_number
 from atompack_torch.random_order import hashes as random_hashes
 
 if TYPE_CHECKING:
@@ -48,10 +49,10 @@ def duplicate_pairs(dataset: MoleculeDataset, tolerance: float) -> Tensor:
         (m, 2) int64: the earlier molecule, which repeats none, and the one that repeats it.
 
     Raises:
-        ValueError: the tolerance is negative or not finite.
+        TypeError: the tolerance is no number.
+        ValueError: it is negative or not finite.
     """
-    if not 0 <= tolerance < np.inf:
-        raise ValueError(f"tolerance: expected a finite number from 0, got {tolerance}")
+    tolerance = checked_number("tolerance", tolerance)
     hashes, kinds, keys = _survey(dataset, tolerance)
     _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
     original = first[inverse.reshape(-1)].astype(np.int64)  # of those that are equal bit for bit

@@ -333,8 +333,11 @@ def test_duplicates_are_of_stored_geometries(new_path: NewPath) -> None:
     assert torch.equal(ds.duplicates(), whole.duplicates())
     assert len(ds.deduplicate()) == len(ds) - len(whole.duplicates())
     for wrong in (-1.0, float("nan"), float("inf")):
-        with pytest.raises(ValueError, match="tolerance: expected a finite number from 0"):
+        with pytest.raises(ValueError, match="tolerance: expected a finite number, at least 0"):
             ds.duplicates(wrong)
+    with pytest.raises(TypeError, match="tolerance: expected a number, got '1'"):
+        ds.duplicates("1")
+    assert torch.equal(ds.duplicates(torch.tensor(1e-3)), ds.duplicates(1e-3))
 
 
 def slow_farthest(points: np.ndarray[Any, Any], n: int) -> list[int]:
