@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from torch import Tensor
 
-from atompack_torch.batch.exact_values import as_array, check_unmasked, converted, host_array
+from atompack_torch.batch.exact_values import (
+    as_array,
+    check_unmasked,
+    converted,
+    host_array,
+    native,
+)
 from atompack_torch.errors import FieldError
 from atompack_torch.fields import BUILTINS, DERIVED, RESULTS, STRUCTURE, is_value_of
 
@@ -303,11 +309,6 @@ def plain_value(value: Any) -> Any:
     if not is_numeric(array):
         return None
     return array[()] if array.ndim == 0 else native(array)
-
-
-def native(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Copies an array into native byte order and C order."""
-    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
 
 
 def is_numeric(value: Any) -> bool:

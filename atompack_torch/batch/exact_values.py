@@ -62,6 +62,11 @@ def host_array(name: str, tensor: Tensor) -> np.ndarray[Any, Any]:
 Array = np.ndarray[Any, Any]
 
 
+def native(array: Array) -> Array:
+    """Copies an array into native byte order and C order."""
+    return np.array(array, dtype=array.dtype.newbyteorder("="), order="C")
+
+
 def as_array(name: str, value: Any) -> Array:
     """Returns values as an array.
 

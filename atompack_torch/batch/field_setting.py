@@ -15,6 +15,7 @@ from atompack_torch.batch.exact_values import (
     check_unmasked_items,
     converted,
     host_array,
+    native,
 )
 from atompack_torch.batch.storage import Contents, Entry, Value
 from atompack_torch.errors import FieldError
@@ -308,6 +309,10 @@ def _tensor(name: str, value: Any) -> Tensor:
     if isinstance(value, (list, tuple)):
         check_unmasked_items(name, value)
     check_unmasked(name, value)
+    if isinstance(value, np.ndarray) and not (
+        value.dtype.isnative and min(value.strides, default=0) >= 0
+    ):
+        value = native(value)  # torch has no such tensors
     try:
         tensor = torch.as_tensor(value)
     except (TypeError, ValueError, RuntimeError) as error:

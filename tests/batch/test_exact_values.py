@@ -379,3 +379,16 @@ def test_caches_refuse_infinities_of_numbers(tmp_path: Path) -> None:
         apt.build_cache(dataset, descriptor, tmp_path / "c.h5", dtype="float32", progress=False)
     apt.build_cache(dataset, descriptor, tmp_path / "d.h5", dtype="float64", progress=False)
     assert (apt.TorchCache(tmp_path / "d.h5").load_features(0) == 1e300).all()
+
+
+@pytest.mark.parametrize("way", [lambda x: x[::-1], lambda x: x.astype(x.dtype.newbyteorder())])
+def test_arrays_that_torch_has_not(way: Callable[[Any], Any]) -> None:
+    positions, numbers, charges = (
+        np.arange(9.0).reshape(3, 3),
+        np.arange(1, 4),
+        np.arange(3.0),
+    )
+    molecule = apt.Molecule(way(positions), way(numbers), charges=way(charges))
+    assert molecule.positions.tolist() == way(positions).tolist()
+    assert molecule.atomic_numbers.tolist() == way(numbers).tolist()
+    assert molecule.charges.tolist() == way(charges).tolist()

@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.columns import Columns
-from atompack_torch.batch.conversions import Parts, native
+from atompack_torch.batch.conversions import Parts
+from atompack_torch.batch.exact_values import native
 from atompack_torch.conversion.keys import element_hint, elements_in, numbers_of_types
 from atompack_torch.conversion.sources.values import LmdbRecords, label_shape, number_array, shaped
 from atompack_torch.conversion.targets.deepmd import OF_ATOMS

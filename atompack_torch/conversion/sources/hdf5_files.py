@@ -25,7 +25,7 @@ import numpy as np
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Array
-from atompack_torch.batch.conversions import native
+from atompack_torch.batch.exact_values import native
 from atompack_torch.conversion.sources import hdf5_child
 from atompack_torch.conversion.sources.hdf5_child import receive, send
 from atompack_torch.conversion.sources.rows import Rows

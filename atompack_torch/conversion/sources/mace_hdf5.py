@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 
 from atompack_torch.batch.columns import Columns
-from atompack_torch.batch.conversions import Parts, full_stress, is_numeric, native
+from atompack_torch.batch.conversions import Parts, full_stress, is_numeric
+from atompack_torch.batch.exact_values import native
 from atompack_torch.conversion.keys import field_of
 from atompack_torch.conversion.sources.hdf5_files import ForeignFile, Tree, opened
 from atompack_torch.conversion.sources.values import levels_of, sample

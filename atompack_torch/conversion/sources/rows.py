@@ -14,7 +14,7 @@ import numpy as np
 
 from atompack_torch._native import check_regular_file
 from atompack_torch.batch.columns import Array
-from atompack_torch.batch.conversions import native
+from atompack_torch.batch.exact_values import native
 from atompack_torch.errors import CorruptFileError, UnsupportedFormatError
 from atompack_torch.formats.conversion_report import described, naming_damage
 

@@ -11,7 +11,8 @@ import numpy as np
 
 from atompack_torch._native import LmdbFile
 from atompack_torch.batch.columns import Array, Columns
-from atompack_torch.batch.conversions import Parts, is_numeric, native
+from atompack_torch.batch.conversions import Parts, is_numeric
+from atompack_torch.batch.exact_values import native
 from atompack_torch.errors import CorruptFileError
 from atompack_torch.fields import BUILTINS
 from atompack_torch.formats.conversion_report import Report
