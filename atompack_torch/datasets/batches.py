@@ -514,10 +514,14 @@ def apply_transform(transform: Callable[[Any], Any] | None, batch: Made) -> Made
 
     Raises:
         TypeError: the result is None.
+        RuntimeError: ``transform`` raised StopIteration, which would end the loop over the batches.
     """
     if transform is None:
         return batch
-    made: Made | None = transform(batch)
+    try:
+        made: Made | None = transform(batch)
+    except StopIteration as error:
+        raise RuntimeError("transform raised StopIteration") from error
     if made is None:
         name = getattr(transform, "__qualname__", repr(transform))
         raise TypeError(

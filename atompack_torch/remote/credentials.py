@@ -67,7 +67,10 @@ def _fixed(
 
 def _called(function: Callable[[], Credentials]) -> Resolved:
     """Returns the credentials that the callable of a user gives."""
-    given = function()
+    try:
+        given = function()
+    except StopIteration as error:  # would end a loop over batches
+        raise RuntimeError("credentials raised StopIteration") from error
     if not isinstance(given, Mapping):
         raise TypeError("credentials: expected a mapping with key, secret, token and expiry")
     if set(given) - {"key", "secret", "token", "expiry"}:

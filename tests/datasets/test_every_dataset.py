@@ -247,6 +247,10 @@ def test_transform(name: str, path: Path) -> None:
     assert loaded[0] == "changed"
     with pytest.raises(TypeError, match="transform: expected a batch, got None"):
         OPEN[name](path, transform=lambda batch: None)[:]
+    ending = OPEN[name](path, transform=lambda batch: next(iter(())))
+    for loader in (apt.Loader(ending, 1), torch.utils.data.DataLoader(ending)):
+        with pytest.raises(RuntimeError, match="transform raised StopIteration"):
+            list(loader)
 
 
 def test_close_and_with(name: str, path: Path) -> None:

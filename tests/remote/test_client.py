@@ -85,6 +85,13 @@ def test_errors_of_a_callable_reach_every_caller(url: str) -> None:
     assert len(calls) < 4
 
 
+def test_a_callable_does_not_end_a_loop(url: str) -> None:
+    options = StorageOptions(credentials=lambda: next(iter(())))
+    store, native = open_store(f"{url}/secure", options)
+    with pytest.raises(RuntimeError, match="credentials raised StopIteration"):
+        store.open(native)
+
+
 def test_options_are_checked() -> None:
     with pytest.raises(ValueError, match="headers: expected a value of one line for 'X'"):
         RemoteStore(headers=[("X", "SECRET\nY: 1")])
