@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from atompack_torch.errors import is_closed
+from atompack_torch.errors import WriterLockedError, is_closed
 from atompack_torch.options import redact_path
 from atompack_torch.remote.staging import StagedFile, StagedFolder
 
@@ -45,7 +46,8 @@ class WriterBase:
         if kind is None:
             self.close()
         else:
-            self.discard()
+            with suppress(WriterLockedError):  # in a fork, which has nothing to discard
+                self.discard()
 
 
 class StagedWriter(WriterBase):

@@ -191,6 +191,23 @@ def test_with_closes(case: Case, tmp_path: Path, cache: Path) -> None:
         gc.collect()
 
 
+def test_a_fork_leaves_the_block_by_its_own_exception(writer: Case, tmp_path: Path) -> None:
+    assert writer.fill is not None
+    with opened_new(writer, tmp_path / writer.name) as opened:
+        writer.fill(opened)
+        child = os.fork()
+        if child == 0:
+            try:
+                with opened:
+                    raise LookupError
+            except LookupError:
+                os._exit(7)
+            finally:
+                os._exit(1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    assert apt.verify(tmp_path / writer.name, progress=False).ok
+
+
 def test_use_after_close(writer: Case, tmp_path: Path) -> None:
     assert writer.fill is not None
     path = tmp_path / writer.name
