@@ -66,7 +66,7 @@ class Sweep {
     const auto n_chunks = static_cast<size_t>((last - done_ + kChunk - 1) / kChunk);
     std::vector<Part> parts(n_chunks, empty);
     std::vector<std::exception_ptr> thrown(n_chunks);
-    // All chunks are processed even after an error, so that the first molecule's error is known.
+    // All chunks are processed even after invalid data, so that the first molecule's error is known.
     threads::parallel_for_each(n_chunks, static_cast<unsigned>(n_threads_), [&](size_t chunk) {
       std::vector<std::byte> scratch;
       try {
@@ -77,7 +77,7 @@ class Sweep {
             source_->prefetch(indices[i + plan::kPrefetchDistance]);
           look(parts[chunk], indices[i], scratch);
         }
-      } catch (...) {
+      } catch (const DataError&) {
         thrown[chunk] = std::current_exception();  // rethrown below, in order
       }
     });

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <cstdint>
@@ -42,7 +43,7 @@ class OrderedPipeline {
       : OrderedPipeline(n_threads, std::move(work), std::move(finish), capacity, std::numeric_limits<size_t>::max()) {}
   explicit OrderedPipeline(unsigned n_threads, Step work, size_t max_ready = std::numeric_limits<size_t>::max())
       : OrderedPipeline(n_threads, std::move(work), nullptr, kUnbounded, max_ready) {}
-  // Waits for the running steps. Other tasks are dropped.
+  // Ends the waits of the running steps, and waits for these. Other tasks are dropped.
   ~OrderedPipeline();
 
   // Exchanges the task for a finished one, whose memory can be reused, or a new one. Changes nothing if it throws.
@@ -93,7 +94,8 @@ class OrderedPipeline {
     std::vector<Task> spares;
     uint64_t total_cost = 0;
     size_t n_running = 0;
-    bool paused = false, stopped = false;
+    bool paused = false;
+    std::atomic<bool> stopped = false;
     std::exception_ptr failure;  // with `finish`
     std::vector<std::thread> threads;
 
@@ -244,6 +246,7 @@ typename OrderedPipeline<Task>::Slot* OrderedPipeline<Task>::Shared::next() {
 
 template <typename Task>
 void OrderedPipeline<Task>::Shared::run() {
+  end_waits_when(stopped);
   std::unique_lock lock(mutex);
   for (;;) {
     Slot* slot = nullptr;

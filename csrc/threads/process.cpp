@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <mutex>
+#include <stdexcept>
 
 #include "base/error.h"
 
@@ -30,6 +31,7 @@ void note_fork() {
 const int handler_error = pthread_atfork(nullptr, nullptr, &note_fork);
 
 std::atomic<InterruptionCheck> interruption_check{nullptr};
+thread_local const std::atomic<bool>* stop_flag = nullptr;
 
 // Never destroyed: threads may still use it while the process exits.
 std::mutex& library_mutex() {
@@ -60,8 +62,11 @@ void check_writer_of(int64_t process, const std::string& path) {
 void set_interruption_check(InterruptionCheck check) { interruption_check = check; }
 
 void check_for_interruption() {
+  if (stop_flag != nullptr && *stop_flag) throw std::runtime_error("the work was stopped");
   if (const InterruptionCheck check = interruption_check) check();
 }
+
+void end_waits_when(const std::atomic<bool>& is_stopped) { stop_flag = &is_stopped; }
 
 ForkLock::ForkLock() { library_mutex().lock(); }
 ForkLock::~ForkLock() { library_mutex().unlock(); }

@@ -4,6 +4,7 @@
 #include <cxxabi.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdint>
 #include <string>
 
@@ -40,6 +41,10 @@ auto or_wait_for_exit(const Call& call) {
 using InterruptionCheck = void (*)();
 void set_interruption_check(InterruptionCheck check);
 void check_for_interruption();
+
+// From now on, check_for_interruption() also throws on this thread while `is_stopped` is true: nobody needs what it
+// waits for. For threads that end before `is_stopped` is destroyed.
+void end_waits_when(const std::atomic<bool>& is_stopped);
 
 // Lock around a library that must not be forked in the middle of a call.
 

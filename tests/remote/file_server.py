@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -27,6 +28,7 @@ class FileServer:
     headers: dict[str, str] = field(default_factory=dict)  # instead of an ETag
     page: bytes = b""  # for whatever is asked for
     n_cuts: int = 0  # number of answers to break off
+    stalls: bool = False  # do not answer for now
     requests: list[tuple[str, str]] = field(default_factory=list)  # path and range
     by_query: dict[str, Path] = field(default_factory=dict)  # files of certain queries
 
@@ -55,6 +57,8 @@ def _handler(server: FileServer) -> type[BaseHTTPRequestHandler]:
         def serve(self) -> None:
             wanted = self.headers.get("Range", "")
             server.requests.append((self.path, wanted))
+            while server.stalls:
+                time.sleep(0.01)
             place, _, query = self.path[1:].partition("?")
             name = unquote(place).removeprefix("bucket/")
             file = server.by_query.get(query, server.folder / name)

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import errno
 import gc
+import os
 import pickle
 import re
 import resource
+import signal
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +51,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         write(made / f"{codec}.atp", codec)
     write(made / "with space+%.atp", count=10)
     return made
+
+
+def next_batch(dataset: apt.AtpDataset) -> apt.MoleculeBatch:
+    return next(iter(apt.Loader(dataset, BATCH, shuffle=True, num_threads=2)))
 
 
 def order() -> list[list[int]]:
@@ -158,6 +167,24 @@ def test_memory_is_bounded(server: FileServer) -> None:
     for _ in range(2):
         for _ in apt.Loader(remote, BATCH, shuffle=True, num_threads=2):
             assert remote._remote.stats()["http"]["held_bytes"] <= 2 * limit
+
+
+@pytest.mark.parametrize("read", [next_batch, apt.AtpDataset.statistics])
+def test_ctrl_c_ends_the_waits_of_all_threads(
+    server: FileServer, read: Callable[[apt.AtpDataset], object]
+) -> None:
+    remote = apt.AtpDataset(f"{server.url}/none.atp")
+    server.stalls = True
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.monotonic()
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            read(remote)
+        gc.collect()  # the pass, which its traceback refers to
+        assert time.monotonic() - start < 10
+    finally:
+        server.stalls = False
+    assert read(remote)
 
 
 def test_options_are_checked() -> None:

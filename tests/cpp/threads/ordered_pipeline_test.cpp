@@ -9,6 +9,7 @@
 #include <set>
 
 #include "fork.h"
+#include "threads/parallel_for_each.h"
 
 namespace atompack::threads {
 namespace {
@@ -146,6 +147,36 @@ TEST(TakingPipeline, StopsAtAnyTime) {
     const auto n_taken = n_pushed == 0 ? 0 : static_cast<int>(random() % static_cast<unsigned>(n_pushed));
     for (int n = 0; n < n_taken; ++n) EXPECT_EQ(take_one(pipeline), repeated(n));
   }
+}
+
+void wait_forever() {
+  for (;;) {
+    check_for_interruption();
+    std::this_thread::sleep_for(1ms);
+  }
+}
+
+TEST(TakingPipeline, StoppingEndsTheWaitsOfItsThreads) {
+  std::atomic<int> n_waiting{0};
+  Pipeline pipeline(2, [&](Task&) {
+    ++n_waiting;
+    wait_forever();
+  });
+  push(pipeline, 0, 3);
+  while (n_waiting < 2) std::this_thread::sleep_for(1ms);
+}
+
+TEST(ParallelForEach, AFailureEndsTheWaitsOfOtherThreads) {
+  std::atomic<int> n_waiting{0};
+  const auto fail_alone = [caller = std::this_thread::get_id(), &n_waiting](size_t) {
+    if (std::this_thread::get_id() != caller) {
+      ++n_waiting;
+      wait_forever();
+    }
+    while (n_waiting < 2) std::this_thread::sleep_for(1ms);
+    throw FieldError("no such value");
+  };
+  EXPECT_THROW(parallel_for_each(3, 3, fail_alone), FieldError);
 }
 
 // Records the finished tasks; each of its steps fails once, at the given number.
