@@ -7,10 +7,12 @@ import hashlib
 import os
 import re
 import threading
+import weakref
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from datetime import date, datetime
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from atompack_torch.options import shown_url
@@ -40,6 +42,35 @@ class _FileError(OSError):
     """An error whose text is ours; those of libraries may hold secrets."""
 
 
+class _DaemonThread:
+    """Runs tasks in order; unlike an executor, it does not keep Python from ending."""
+
+    def __init__(self) -> None:
+        self._tasks: SimpleQueue[Callable[[], None] | None] = SimpleQueue()
+        weakref.finalize(self, self._tasks.put, None)
+        threading.Thread(
+            target=_run_all, args=(self._tasks,), name="atompack_torch fsspec", daemon=True
+        ).start()
+
+    def submit(self, function: Callable[..., T], *args: Any) -> Future[T]:
+        done: Future[T] = Future()
+
+        def task() -> None:
+            try:
+                done.set_result(function(*args))
+            except BaseException as error:  # the caller waits
+                done.set_exception(error)
+
+        self._tasks.put(task)
+        return done
+
+
+def _run_all(tasks: SimpleQueue[Callable[[], None] | None]) -> None:
+    while (task := tasks.get()) is not None:
+        task()
+        del task  # before the next one is waited for
+
+
 class FileSystems:
     """File systems of fsspec with the options of a user.
 
@@ -57,8 +88,7 @@ class FileSystems:
             raise ImportError("URLs of this kind need fsspec: pip install fsspec") from None
         self._options = dict(options)
         self._archives: dict[str, tuple[str, Any]] = {}  # URL → version of the links behind it, fs
-        # Waits for tasks, which no other thread runs.
-        self._thread = ThreadPoolExecutor(1, "atompack_torch fsspec")
+        self._thread = _DaemonThread()
 
     def find(self, url: str) -> Iterator[tuple[str, int]]:
         """Lists all files below a folder.

@@ -206,7 +206,7 @@ def test_ctrl_c_ends_a_wait(folder: Path) -> None:
 @pytest.mark.timeout(60)
 def test_forks_and_ends_of_processes_do_not_hang(folder: Path) -> None:
     script = f"""
-import os, sys, threading
+import os, sys, threading, time
 sys.path.insert(0, {str(Path(__file__).parent)!r})
 import folder_system
 import atompack_torch as apt
@@ -218,7 +218,10 @@ if child == 0:
     raise SystemExit(7)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 slow = apt.AtpDataset("folder://a.atp", storage_options={{"root": {str(folder)!r}, "delay": 0.7}})
+slow.batch([0])
+folder_system.FolderFileSystem._fault = lambda self: time.sleep(1000)
 threading.Thread(target=lambda: slow.batch([2000]), daemon=True).start()
+time.sleep(0.5)  # the request is on its way
 print("end")
 """
     done = subprocess.run(
