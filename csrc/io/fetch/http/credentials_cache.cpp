@@ -1,5 +1,6 @@
 #include "io/fetch/http/credentials_cache.h"
 
+#include <thread>
 #include <tuple>
 #include <utility>
 
@@ -17,13 +18,8 @@ CredentialsCache::CredentialsCache(CredentialsProvider provider, std::function<v
 }
 
 CredentialsCache::~CredentialsCache() {
-  if (!thread_.joinable()) return;
-  if (thread_.get_id() == std::this_thread::get_id()) {
-    state_->wake = nullptr;
-    thread_.detach();
-  } else {
-    thread_.join();
-  }
+  const std::lock_guard lock(state_->mutex);
+  state_->wake = nullptr;
 }
 
 CredentialsCache::Ptr CredentialsCache::current() {
@@ -60,9 +56,8 @@ std::exception_ptr CredentialsCache::take_error() {
 
 void CredentialsCache::start(const std::unique_lock<std::mutex>&) {
   if (state_->is_fetching) return;
-  if (thread_.joinable()) thread_.join();  // has returned, or is about to
+  std::thread([state = state_] { state->fetch(); }).detach();
   state_->error = nullptr;
-  thread_ = std::thread([state = state_] { state->fetch(); });
   state_->is_fetching = true;
 }
 
@@ -74,21 +69,19 @@ void CredentialsCache::State::fetch() {
   } catch (...) {  // rethrown to those who wait for it
     caught = std::current_exception();
   }
-  {
-    const std::lock_guard lock(mutex);
-    const auto now = Clock::now();
-    if (fetched) {
-      if (current && *current == *fetched) {
-        next_renewal = now + kPause;
-      } else {
-        current = fetched;
-      }
-      fetched_at = now;
+  const std::lock_guard lock(mutex);
+  const auto now = Clock::now();
+  if (fetched) {
+    if (current && *current == *fetched) {
+      next_renewal = now + kPause;
+    } else {
+      current = fetched;
     }
-    error = caught;
-    if (caught) next_try = now + kPause;
-    is_fetching = false;
+    fetched_at = now;
   }
+  error = caught;
+  if (caught) next_try = now + kPause;
+  is_fetching = false;
   if (wake) wake();
 }
 

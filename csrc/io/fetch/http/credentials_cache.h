@@ -4,15 +4,13 @@
 #include <exception>
 #include <memory>
 #include <mutex>
-#include <thread>
 
 #include "io/fetch/http/call.h"
 
 namespace atompack::io::fetch::http {
 
-// Calls the provider on a thread of its own, shortly before the credentials expire, and calls `wake` when it returned.
-// Thread-safe; the destructor waits for the provider, unless the provider itself drops the last owner: then it is let
-// run to its end.
+// Calls the provider on a thread of its own, shortly before the credentials expire, and calls `wake`, which must not
+// block, when it returned. Thread-safe. A provider that runs when the cache is destroyed is left to itself.
 class CredentialsCache {
  public:
   using Ptr = std::shared_ptr<const Credentials>;
@@ -35,8 +33,8 @@ class CredentialsCache {
   // What the thread uses; it may outlive the cache.
   struct State {
     CredentialsProvider provider;
-    std::function<void()> wake;  // empty when the cache is gone
     mutable std::mutex mutex;    // guards all members below; never held while the provider runs
+    std::function<void()> wake;  // empty when the cache is gone
     Ptr current;
     bool is_fetching = false;
     std::exception_ptr error;
@@ -47,7 +45,6 @@ class CredentialsCache {
   void start(const std::unique_lock<std::mutex>&);
 
   const std::shared_ptr<State> state_;
-  std::thread thread_;  // guarded by the state's mutex
 };
 
 }  // namespace atompack::io::fetch::http

@@ -3,6 +3,8 @@
 #include <atomic>
 #include <cerrno>
 #include <future>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 
@@ -25,24 +27,32 @@ ScriptedServer::Script secured(const std::atomic<int>& generation, int status, c
   };
 }
 
-struct Provider {
-  std::atomic<int> n_calls{0};
-  std::optional<std::chrono::seconds> lifetime;
-  milliseconds duration{0};
+// Functions that outlive it, as those of a store that is gone while one runs.
+class Provider {
+ public:
+  struct State {
+    std::atomic<int> n_calls{0};
+    std::optional<std::chrono::seconds> lifetime;
+    milliseconds duration{0};
+  };
 
-  io::fetch::http::CredentialsProvider function() {
-    return [this] {
-      std::this_thread::sleep_for(duration);
-      const int n = ++n_calls;
+  State* operator->() const { return state_.get(); }
+  io::fetch::http::CredentialsProvider function() const {
+    return [state = state_] {
+      std::this_thread::sleep_for(state->duration);
+      const int n = ++state->n_calls;
       Credentials credentials{"A", "S", cat(n), "", {}};
       const std::chrono::duration<double> since_1970 = system_clock::now().time_since_epoch();
-      if (lifetime) credentials.expiry = (since_1970 + *lifetime).count();
+      if (state->lifetime) credentials.expiry = (since_1970 + *state->lifetime).count();
       return credentials;
     };
   }
+
+ private:
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
-HttpOptions signed_options(const ScriptedServer& server, Provider& provider) {
+HttpOptions signed_options(const ScriptedServer& server, const Provider& provider) {
   HttpOptions options = fast_options();
   options.endpoint = server.url("");
   options.credentials = provider.function();
@@ -53,12 +63,12 @@ TEST(HttpCredentials, AreFetchedOnceForManyRequests) {
   const std::atomic<int> generation{1};
   ScriptedServer server(secured(generation, 403, "AccessDenied"));
   Provider provider;
-  provider.duration = milliseconds(20);
+  provider->duration = milliseconds(20);
   const OpenObject opened = HttpStore(signed_options(server, provider)).open("s3://b/k", 5);
   std::vector<Read> reads(30);
   for (Read& read : reads) start_read(opened, 1, 5, read);
   for (Read& read : reads) read.end.wait();
-  EXPECT_EQ(provider.n_calls, 1);
+  EXPECT_EQ(provider->n_calls, 1);
   EXPECT_EQ(server.requests()[0].headers.at("x-amz-content-sha256"), "UNSIGNED-PAYLOAD");
   EXPECT_EQ(server.requests()[0].target, "/b/k");
 }
@@ -74,11 +84,11 @@ TEST(HttpCredentials, RefusedOnesAreFetchedAgain) {
     std::vector<Read> reads(10);
     for (Read& read : reads) start_read(opened, 1, 5, read);
     for (Read& read : reads) read.end.wait();
-    EXPECT_EQ(provider.n_calls, 2);
+    EXPECT_EQ(provider->n_calls, 2);
     generation = 100;
     const IoFailure failure = io_failure([&] { read_text(opened, 1, 5); });
     EXPECT_EQ(failure.code, EACCES) << failure.message;
-    EXPECT_EQ(provider.n_calls, 3);
+    EXPECT_EQ(provider->n_calls, 3);
   }
 }
 
@@ -100,7 +110,7 @@ TEST(HttpCredentials, RefusalsOfTheSameOnesAreErrors) {
 TEST(HttpCredentials, AreRenewedBeforeTheyExpire) {
   ScriptedServer server([](const ReceivedRequest& request) { return serve(request, kSecured); });
   Provider provider;
-  provider.lifetime = std::chrono::seconds(60);
+  provider->lifetime = std::chrono::seconds(60);
   const HttpStore store(signed_options(server, provider));
   const OpenObject opened = store.open("s3://b/k", 5);
   for (int i = 0; i < 1000 && server.requests().back().headers.at("x-amz-security-token") == "1"; ++i) {
@@ -127,6 +137,24 @@ TEST(HttpCredentials, TheProviderMayDropTheLastOwner) {
   is_dropped.get_future().wait();
   std::this_thread::sleep_for(milliseconds(20));
   EXPECT_EQ(n_woken, 0) << "there is nobody left";
+}
+
+TEST(HttpCredentials, AProviderThatHangsKeepsNobody) {
+  std::promise<void> is_called, ends, is_left;
+  {
+    io::fetch::http::CredentialsCache cache(
+        [&]() -> Credentials {
+          is_called.set_value();
+          ends.get_future().wait();
+          is_left.set_value_at_thread_exit();
+          throw std::runtime_error("nobody asks");
+        },
+        [] { ADD_FAILURE() << "there is nobody left"; });
+    EXPECT_EQ(cache.current(), nullptr);
+    is_called.get_future().wait();
+  }
+  ends.set_value();
+  is_left.get_future().wait();
 }
 
 TEST(HttpCredentials, BodiesAreSignedByTheirDigest) {
