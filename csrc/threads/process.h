@@ -42,8 +42,8 @@ using InterruptionCheck = void (*)();
 void set_interruption_check(InterruptionCheck check);
 void check_for_interruption();
 
-// From now on, check_for_interruption() also throws on this thread while `is_stopped` is true: nobody needs what it
-// waits for. For threads that end before `is_stopped` is destroyed.
+// From now on, check_for_interruption() also throws on this thread while `is_stopped` is true, as the results are not
+// wanted then. For threads that end before `is_stopped` is destroyed.
 void end_waits_when(const std::atomic<bool>& is_stopped);
 
 // Lock around a library that must not be forked in the middle of a call.
