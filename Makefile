@@ -244,12 +244,13 @@ $(DONE)/build-tools: $(DONE)/python
 	$(call quietly,Installing the build tools,$(PIP_INSTALL) scikit-build-core pybind11 cmake ninja)
 	@touch $@
 
-# What needs no torch is compiled while pip installs torch and what `make demo` needs, on the cores that pip leaves idle.
-# In the folder of the package: its build finds these objects, and configures from the start, with the extension.
+# What needs no torch is compiled while pip installs torch and what `make demo` needs: not by `nice`, which would make it
+# ten times slower on a busy machine. In the folder of the package: its build finds these objects, and configures from
+# the start, with the extension.
 $(DONE)/core: $(DONE)/build-tools
 	$(call quietly,Compiling what needs no torch,\
 	  $(CMAKE) -S . -B $(PACKAGE) $(NINJA) -DATOMPACK_BUILD_EXTENSION=OFF -DATOMPACK_BUILD_TESTS=OFF && \
-	  nice $(CMAKE) --build $(PACKAGE) && rm $(PACKAGE)/CMakeCache.txt)
+	  $(CMAKE) --build $(PACKAGE) && rm $(PACKAGE)/CMakeCache.txt)
 	@touch $@
 
 $(DONE)/torch-and-core: $(DONE)/build-tools
