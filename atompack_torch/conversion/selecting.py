@@ -486,9 +486,11 @@ class Rename(Stage):
     def begin(self, run: Run) -> None:
         """Looks for the names again."""
         self._map = KeyMap(self._keys)
+        self._known: set[str] = set()
 
     def apply(self, columns: Columns, run: Run) -> Columns:
         """Renames the fields of a block."""
+        self._known |= names_in(columns)
         for new in self._keys.values():
             targets = {field_of(new, scope) for scope in (ATOM_PROPERTY, MOLECULE_PROPERTY)}
             targets.add(FieldId(BUILTIN, new))
@@ -501,7 +503,8 @@ class Rename(Stage):
     def finish(self, run: Run) -> None:
         """Checks that every old name occurred."""
         for key in self._map.missing:
-            raise FieldError(f"no molecule has a field {key!r}")
+            check_known(key, self._known - {key}, "key_map: ")
+            raise FieldError(f"key_map: no molecule has a field {key!r}")
 
 
 class Drop(Stage):

@@ -156,10 +156,10 @@ Arguments = Callable[[Path, Path], list[Any]]
 BAD_DATA: list[tuple[Arguments, str]] = [
     (lambda s, t: ["split", s, t, "--fractions", "1", "--by", "energy"], "molecule 0"),
     (lambda s, t: ["rename", s, t, "step=energy"], "'energy': exists already"),
-    (lambda s, t: ["rename", s, t, "nothing=energy_x"], "no molecule has a field 'nothing'"),
     (lambda s, t: ["filter", s.with_name("gone.atp"), t, "energy < 1"], "gone.atp"),
 ]
 WRONG_USAGE: list[tuple[Arguments, str]] = [
+    (lambda s, t: ["rename", s, t, "enrgy=energy_x"], "key_map: unknown name 'enrgy'"),
     (lambda s, t: ["filter", s, t, "enrgy < 1"], "unknown name 'enrgy'"),
     (lambda s, t: ["filter", s, t, "energy <"], "invalid syntax"),
     (lambda s, t: ["filter", s, t, "velocities == 1"], "no molecule has the label"),
