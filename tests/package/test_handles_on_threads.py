@@ -133,9 +133,9 @@ for kinds, n in ((READERS, 200), (WRITERS, 8)):
 print("done", len(READERS) + len(WRITERS))
 """
 
-# What waits for a native thread while it is destroyed lets other threads of Python continue.
-DESTRUCTION = """
-import sys, threading, time
+# Batches that take a while.
+AHEAD = """
+import os, sys, threading, time
 import numpy as np
 import atompack_torch as apt
 
@@ -145,6 +145,10 @@ with apt.AtpWriter(sys.argv[1]) as writer:
                         n_atoms=[40000])
 dataset = apt.AtpDataset(sys.argv[1], neighbors=apt.NeighborList(6.0))
 ahead = dataset.prefetch(1, 4, False)
+"""
+
+# What waits for a native thread while it is destroyed lets other threads of Python continue.
+DESTRUCTION = f"""{AHEAD}
 ticks, stop = [], threading.Event()
 
 def tick():
@@ -166,32 +170,23 @@ print(sum((begin + end) / 2 < moment < end for moment in ticks))
 """
 
 # The end of Python takes a second, in which threads come back from native code and from callbacks.
-END = """
-import os, sys, threading, time
-import numpy as np
-import atompack_torch as apt
+END = f"""{AHEAD}
 from atompack_torch.remote.client import RemoteStore
 
-rng = np.random.default_rng(0)
-with apt.AtpWriter(sys.argv[1]) as writer:
-    writer.write_arrays(positions=rng.random((20000, 3)) * 60, atomic_numbers=np.ones(20000, int),
-                        n_atoms=[20000])
-dataset = apt.AtpDataset(sys.argv[1], neighbors=apt.NeighborList(6.0))
-many = dataset.prefetch(1, 4, False)
-many.submit([0] * 4)
+ahead.submit([0] * 4)
 ended = []
 
 def credentials():
     ended.append("asked")
     time.sleep(0.3)
-    return {"token": "1"}
+    return {{"token": "1"}}
 
 store = RemoteStore(credentials=credentials)
-calls = {
+calls = {{
     "batch": lambda: dataset.batch([0] * 4),
-    "wait": lambda: many.take(),
+    "wait": lambda: ahead.take(),
     "callback": lambda: store.open("http://127.0.0.1:9/x"),
-}
+}}
 
 def work(call):
     calls[call]()
@@ -205,7 +200,7 @@ class Late:
 sys.late = Late()
 for call in calls:
     threading.Thread(target=work, args=(call,), daemon=True).start()
-while not ended:
+while "asked" not in ended:
     time.sleep(0.001)
 sys.exit()
 """
@@ -225,4 +220,5 @@ def test_destruction_lets_other_threads_go_on(tmp_path: Path, scripts: ScriptSer
 
 def test_threads_may_be_at_work_when_python_ends(tmp_path: Path, scripts: ScriptServer) -> None:
     done = scripts.run(END, tmp_path / "a.atp")
-    assert (done.returncode, done.stdout) == (0, "asked"), done.stderr[-3000:]
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert "asked" in done.stdout  # what has ended before, on a busy machine, is there too
